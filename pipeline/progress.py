@@ -1,0 +1,96 @@
+"""How a stage says how far it is. A stage knows no listener; whoever runs it may listen.
+
+    for page in progress.track(pages, total=251, unit="pages"): ...
+    progress.report(done, total, "steps", loss=1.83)
+
+Without a listener a report costs a comparison. Listeners get at most one report every `INTERVAL` seconds per unit, and
+always the last one.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+INTERVAL = 2.0  # seconds between two reports that reach the listener
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`done` of `total` (None: unknown) `unit`s after `seconds`, with the measured values so far."""
+
+    done: float
+    total: float | None
+    unit: str
+    seconds: float
+    measured: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Units per second since the first report."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """Seconds left at this rate; None when the total or the rate is unknown."""
+        return (self.total - self.done) / self.rate if self.total and self.rate else None
+
+    def __str__(self) -> str:
+        of = f"/{self.total:,.0f}" if self.total else ""
+        values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
+        eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds is not None else ""
+        return f"{self.done:,.0f}{of} {self.unit} · {self.rate:,.1f}/s{eta}{values}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+class _Listener:
+    def __init__(self, callback: Callable[[Progress], None]) -> None:
+        self.callback = callback
+        self.started: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+
+    def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
+        now = time.monotonic()
+        started = self.started.setdefault(unit, now)
+        finished = total is not None and done >= total
+        if now - self.last.get(unit, started) >= INTERVAL or finished:
+            self.last[unit] = now
+            self.callback(Progress(done, total, unit, now - started, measured))
+
+
+_listener: ContextVar[_Listener | None] = ContextVar("progress_listener", default=None)
+
+
+@contextmanager
+def listen(callback: Callable[[Progress], None]) -> Iterator[None]:
+    """Within this block, what stages report reaches `callback`."""
+    token = _listener.set(_Listener(callback))
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def report(done: float, total: float | None, unit: str, **measured: float) -> None:
+    """Say that `done` of `total` units are done; `measured` are values to show beside it."""
+    listener = _listener.get()
+    if listener is not None:
+        listener.hear(done, total, unit, measured)
+
+
+def track(items: Iterable[T], total: float | None, unit: str) -> Iterator[T]:
+    """Yield the items and report how many were handled."""
+    done = 0
+    report(0, total, unit)
+    for item in items:
+        yield item
+        done += 1
+        report(done, total, unit)

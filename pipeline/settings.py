@@ -1,0 +1,74 @@
+"""settings.yaml: where and how fast things run. Recorded with a result, never part of a key."""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.config import Frozen
+from pipeline.errors import RecipeError
+from pipeline.stage import ROOT
+
+
+class BeamSettings(Frozen):
+    """How Beam pipelines run."""
+
+    runner: str = "FnApiRunner"
+    workers: Annotated[int, Field(ge=1)] = 2
+    options: dict[str, Any] = {}
+
+
+class TrainingSettings(Frozen):
+    """How training processes run."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=1)] = 2
+    checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+
+
+class Settings(Frozen):
+    """All of settings.yaml."""
+
+    home: str = ".bert"
+    dagster_home: str | None = None
+    lease_seconds: Annotated[float, Field(gt=0)] = 60
+    beam: BeamSettings = BeamSettings()
+    training: TrainingSettings = TrainingSettings()
+
+    @property
+    def home_path(self) -> Path:
+        """Folder of the store: `BERT_HOME`, else `home`, from the repository's root."""
+        return (ROOT / os.environ.get("BERT_HOME", self.home)).resolve()
+
+    @property
+    def dagster_home_path(self) -> Path:
+        """Dagster's folder: `DAGSTER_HOME`, else `dagster_home`, else `dagster` beside the store."""
+        named = os.environ.get("DAGSTER_HOME") or self.dagster_home
+        return (ROOT / named).resolve() if named else self.home_path / "dagster"
+
+
+@cache
+def _read(path: Path) -> Settings:
+    if not path.exists():
+        return Settings()
+    try:
+        loaded = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        return Settings.model_validate(loaded or {})
+    except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
+        detail = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()) \
+            if isinstance(error, ValidationError) else str(error)
+        raise RecipeError(f"{path}: {detail}", "Correct settings.yaml, or remove the key to take its default.") from None
+
+
+def settings() -> Settings:
+    """The settings of this process: the file that `BERT_SETTINGS` names, else settings.yaml of the checkout."""
+    named = os.environ.get("BERT_SETTINGS")
+    path = Path(named).resolve() if named else ROOT / "settings.yaml"
+    if named and not path.exists():
+        raise RecipeError(f"BERT_SETTINGS names {named}, which does not exist", "Correct or unset BERT_SETTINGS.")
+    return _read(path)

@@ -1,0 +1,47 @@
+"""What the store must know of a stage function: its name, where it is, and what can change its output.
+
+Every stage function has the shape `stage(inputs, config, out) -> statistics`: `inputs` maps names to folders, `config`
+is the frozen configuration of the stage (a model of `pipeline.config`), `out` is an empty folder to write into, and the
+statistics are plain JSON values. A constant `STAGE = Stage(...)` stands beside each stage function.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The identity of a stage function."""
+
+    name: str
+    """Folder name under `store/`, for example `documents`."""
+    function: str
+    """`module:function`, imported only when the stage runs."""
+    version: str
+    """Raised by hand when the output changes for equal input and configuration."""
+    libraries: tuple[str, ...] = ()
+    """Distributions whose version can change the output; they enter the code version."""
+    sources: tuple[str, ...] = ()
+    """Globs, relative to the repository, of the source and data files that make the output; tests/test_stages.py holds
+    their digest, so that an edit can't pass without a thought for `version`."""
+    deterministic: bool = True
+    """False for training: two machines need not give equal bytes."""
+    resumable: bool = False
+    """True where the stage keeps resumable state: it then finds a folder of its own as `inputs["run"]`."""
+
+    @property
+    def code_version(self) -> str:
+        """`VERSION` or `VERSION+library-1.2`, as it enters keys and records."""
+        return "+".join([self.version, *(f"{name}-{version(name)}" for name in self.libraries)])
+
+    def load(self) -> Callable[..., dict[str, Any]]:
+        """Import and return the stage function."""
+        module, _, name = self.function.partition(":")
+        function: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
+        return function
