@@ -1,0 +1,54 @@
+# Everything a person or CI runs. Each target makes the environment first if it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKS := requirements.lock requirements-dev.lock
+
+.PHONY: demo test lint ui bench env dev browser clean
+
+## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v == (3, 11) else f"bertworks needs Python 3.11, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 …")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(LOCKS) $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock -r requirements-dev.lock
+	@touch $@
+
+env: $(VENV)/.runtime
+dev: $(VENV)/.dev
+
+## demo ─ recipe `demo` on real text, then its report and what to do next
+demo: $(VENV)/.runtime
+	$(BIN)/bert run demo
+	@echo
+	$(BIN)/bert report demo
+	@echo
+	$(BIN)/bert fill-mask demo "The capital of France is [MASK]."
+	@echo
+	@echo "Look at it in Dagster:  make ui   →  http://127.0.0.1:3000/locations/bert/asset-groups/demo"
+
+## ui ─ Dagster on 127.0.0.1:3000 with every recipe loaded
+ui: $(VENV)/.runtime
+	$(BIN)/bert ui
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.runtime
+	$(BIN)/python -m benchmarks
+
+## browser ─ what the browser tests need from the system (Debian)
+browser:
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
+
+clean:
+	rm -rf $(VENV) .bert build *.egg-info
