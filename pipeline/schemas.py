@@ -1,0 +1,144 @@
+"""The tables of text (`S_text`, `documents`): their schemas, and how they are written and read in bounded memory."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import DataError
+
+TEXT_SCHEMA = pa.schema(
+    [
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("title", pa.string()),
+        pa.field("url", pa.string()),
+        pa.field("revision_id", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("licence", pa.string()),
+        pa.field("date", pa.string()),
+        pa.field("text", pa.string(), nullable=False),
+    ]
+)
+"""`S_text`: one document a row, in the source's own order; paragraphs of `text` are separated by a blank line."""
+
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        *TEXT_SCHEMA,
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("sentence_ends", pa.list_(pa.field("item", pa.int32(), nullable=False)), nullable=False),
+        pa.field("repeat", pa.float32(), nullable=False),
+    ]
+)
+"""`documents`: the same, with the split (train, held_out), the character offset after each sentence, and the number of
+passes over the document."""
+
+GROUP_ROWS = 4096
+GROUP_BYTES = 16 << 20
+PART_BYTES = 512 << 20
+"""Bounds of a row group and of a file, the bytes before compression."""
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, (str, bytes)) else 4 * len(value) if isinstance(value, (list, tuple)) else 8
+
+
+def to_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Gather rows (column → value; a nullable column may be left out) into record batches of bounded size."""
+    gathered: list[Mapping[str, Any]] = []
+    size = 0
+    for row in rows:
+        gathered.append(row)
+        size += sum(map(_size, row.values()))
+        if len(gathered) >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield _batch(gathered, schema)
+            gathered, size = [], 0
+    if gathered:
+        yield _batch(gathered, schema)
+
+
+def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    known = set(schema.names)
+    for row in rows:
+        if not known.issuperset(row):
+            raise DataError(f"columns {sorted(set(row) - known)} are not in the schema {schema.names}")
+        for field in schema:
+            if not field.nullable and row.get(field.name) is None:
+                raise DataError(f"document {row.get('doc_id')!r} has no value in column {field.name}")
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+
+
+def write_parts(items: Iterable[Mapping[str, Any]] | Iterable[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
+    """Write rows or record batches to `out/part-00000.parquet`, `part-00001.parquet`, … and return the number of rows.
+
+    Row groups and files are of bounded size; there is always at least one file, so that an empty table has a schema.
+    """
+    number, size, rows = 0, 0, 0
+    writer = _writer(out, number, schema)
+    try:
+        for batch in _batches(items, schema):
+            if size >= PART_BYTES:
+                writer.close()
+                number, size = number + 1, 0
+                writer = _writer(out, number, schema)
+            writer.write_batch(batch)
+            size += batch.nbytes
+            rows += batch.num_rows
+    finally:
+        writer.close()
+    return rows
+
+
+def _batches(items: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    stream = iter(items)
+    first = next(stream, None)
+    if first is None:
+        return
+    if isinstance(first, pa.RecordBatch):
+        yield first
+        yield from stream
+    else:
+        yield from to_batches(chain([first], stream), schema)
+
+
+def _writer(out: Path, number: int, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(out / f"part-{number:05d}.parquet", schema, compression="zstd")
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The `part-*.parquet` of a folder in order; DataError where there is none."""
+    files = sorted(folder.glob("part-*.parquet"))
+    if not files:
+        raise DataError(f"{folder} holds no part-*.parquet", "Materialize the asset that writes it again.")
+    return files
+
+
+def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Read the record batches of all parts in order, optionally only some columns.
+
+    At most one row group is in memory. A file that is broken or lacks a column is a DataError that names it.
+    """
+    for path in part_files(folder):
+        try:
+            with pq.ParquetFile(path) as file:
+                missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
+                if missing:
+                    raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
+                for group in range(file.num_row_groups):
+                    yield from file.read_row_group(group, columns=list(columns) if columns else None).to_batches()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+            raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+
+
+def iter_rows(folder: Path, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the rows of all parts in order as column → value."""
+    for batch in iter_batches(folder, columns):
+        yield from batch.to_pylist()
+
+
+def count_rows(folder: Path) -> int:
+    """Number of rows of all parts, from their footers."""
+    return sum(pq.read_metadata(path).num_rows for path in part_files(folder))
