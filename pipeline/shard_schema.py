@@ -1,0 +1,161 @@
+"""The columns of a shard file, and a reader that gives them as flat numpy arrays.
+
+A shard row is one unpadded pretraining instance:
+
+    input_ids             [CLS] A [SEP] B [SEP] (or [CLS] A [SEP]), masked
+    token_type_start      index of B's first token; tokens from it on have type 1 (only with a sentence task)
+    masked_lm_positions   indices into input_ids, ascending
+    masked_lm_ids         the ids that stood there before masking
+    next_sentence_label   0: B follows A in the text, 1: B comes from another document (only with a sentence task)
+    documents             doc_id of every document of the row, in order; of a pair the first is A's, the last B's
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import DataError
+
+Array = npt.NDArray[Any]
+
+UINT16_VOCABULARY = 65_536
+"""Up to this size of the vocabulary token ids are stored in two bytes."""
+
+
+def id_type(vocab_size: int) -> pa.DataType:
+    """The smallest of uint16 and int32 that holds every id below `vocab_size`."""
+    return pa.uint16() if vocab_size <= UINT16_VOCABULARY else pa.int32()
+
+
+def shard_schema(vocab_size: int, sentence_task: str) -> pa.Schema:
+    """Columns and types of a shard file; `sentence_task` is `nsp` or `none`."""
+    pair = sentence_task != "none"
+    ids = pa.list_(id_type(vocab_size))
+    return pa.schema(
+        [
+            pa.field("input_ids", ids, nullable=False),
+            *([pa.field("token_type_start", pa.int32(), nullable=False)] if pair else []),
+            pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
+            pa.field("masked_lm_ids", ids, nullable=False),
+            *([pa.field("next_sentence_label", pa.int8(), nullable=False)] if pair else []),
+            pa.field("documents", pa.list_(pa.string()), nullable=False),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One instance; the arrays are views into `Shards`."""
+
+    input_ids: Array
+    """[n] token ids, unpadded"""
+    masked_positions: Array
+    """[m] ascending indices into input_ids"""
+    masked_ids: Array
+    """[m] ids before masking"""
+    token_type_start: int
+    """index of B's first token; n (no token of type 1) without a sentence task"""
+    label: int | None
+    """0 next, 1 random; None without a sentence task"""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """All rows of a folder of shard files, column by column.
+
+    Row i owns `input_ids[input_offsets[i]:input_offsets[i+1]]` and, in both masked columns,
+    `[masked_offsets[i]:masked_offsets[i+1]]`. Ids keep the type they are stored in (uint16 or int32).
+    """
+
+    input_ids: Array
+    input_offsets: npt.NDArray[np.int64]
+    masked_positions: Array
+    masked_ids: Array
+    masked_offsets: npt.NDArray[np.int64]
+    token_type_start: npt.NDArray[np.int32] | None
+    """[rows]; None without a sentence task"""
+    label: npt.NDArray[np.int8] | None
+    """[rows]; None without a sentence task"""
+
+    def __len__(self) -> int:
+        return len(self.input_offsets) - 1
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each row."""
+        return np.diff(self.input_offsets)
+
+    def row(self, i: int) -> Row:
+        """Instance `i`, 0 ≤ i < len."""
+        start, end = self.input_offsets[i], self.input_offsets[i + 1]
+        masked = slice(self.masked_offsets[i], self.masked_offsets[i + 1])
+        return Row(
+            input_ids=self.input_ids[start:end],
+            masked_positions=self.masked_positions[masked],
+            masked_ids=self.masked_ids[masked],
+            token_type_start=int(end - start) if self.token_type_start is None else int(self.token_type_start[i]),
+            label=None if self.label is None else int(self.label[i]),
+        )
+
+
+def flat(column: pa.ChunkedArray) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Values and int64 offsets (from 0) of a list column without nulls."""
+    chunks = column.chunks
+    values = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in chunks]
+    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in chunks]
+    offsets = np.zeros(sum(map(len, lengths)) + 1, np.int64)
+    if not chunks:
+        return np.empty(0, column.type.value_type.to_pandas_dtype()), offsets
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    return np.concatenate(values), offsets
+
+
+def shard_files(folder: Path) -> list[Path]:
+    """The shard files of `train/` or `held_out/`, in order.
+
+    Raises:
+        DataError: there is none.
+    """
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise DataError(f"{folder} holds no shard files", "Run the recipe's pretraining_shards asset again.")
+    return files
+
+
+def read_shards(folder: Path) -> Shards:
+    """Read every shard of `folder` (`train` or `held_out` of the stage's output) into memory, without `documents`.
+
+    Raises:
+        DataError: no file there, a file that is no Parquet, or files with other columns than a shard's.
+    """
+    tables = []
+    for path in shard_files(folder):
+        try:
+            names = pq.read_schema(path).names
+            tables.append(pq.read_table(path, columns=[name for name in names if name != "documents"]))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"{path} can't be read as Parquet: {error}", "Run `bert verify` to restore it.") from None
+        missing = {"input_ids", "masked_lm_positions", "masked_lm_ids"} - set(names)
+        if missing or names != tables[0].column_names + ["documents"] * ("documents" in names):
+            raise DataError(f"{path} has columns {names}, which are not a shard's", "Run `bert verify` to restore it.")
+    table = pa.concat_tables(tables)
+    input_ids, input_offsets = flat(table["input_ids"])
+    positions, masked_offsets = flat(table["masked_lm_positions"])
+    masked_ids, id_offsets = flat(table["masked_lm_ids"])
+    if not np.array_equal(masked_offsets, id_offsets):
+        raise DataError(f"{folder}: masked_lm_positions and masked_lm_ids differ in length", "Build the shards again.")
+    pair = "next_sentence_label" in table.column_names
+    return Shards(
+        input_ids=input_ids,
+        input_offsets=input_offsets,
+        masked_positions=positions,
+        masked_ids=masked_ids,
+        masked_offsets=masked_offsets,
+        token_type_start=table["token_type_start"].to_numpy() if pair else None,
+        label=table["next_sentence_label"].to_numpy() if pair else None,
+    )
