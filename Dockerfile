@@ -3,9 +3,10 @@ FROM python:3.11-slim
 WORKDIR /bertworks
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make git && rm -rf /var/lib/apt/lists/*
 COPY requirements.lock ./
-# The CPU build of torch; leave the first line out for the CUDA build.
+# torch comes as the CUDA build; a small image names PyTorch's CPU index:  --build-arg TORCH_INDEX=URL
+ARG TORCH_INDEX=""
 RUN python -m venv .venv \
- && .venv/bin/pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu \
+ && .venv/bin/pip install --no-cache-dir ${TORCH_INDEX:+--index-url $TORCH_INDEX} torch==2.13.0 \
  && .venv/bin/pip install --no-cache-dir -r requirements.lock
 COPY . .
 RUN .venv/bin/pip install --no-cache-dir --no-deps --editable . && touch .venv/.runtime

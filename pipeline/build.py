@@ -1,0 +1,437 @@
+"""Bring one asset up to date: know its key, reuse what the store remembers, or run the stage, validate and publish.
+
+    need = needed(store, node)             what would happen, and why
+    settle(store, need)                    answer from memory, without running anything
+    build(store, node)                     settle, or run the stage
+
+A `Node` is an asset as the store sees it; the graph of a recipe (assets/graph.py) is made of nodes. Nothing here knows
+Dagster, and every decision is made from records, manifests and pointers.
+"""
+
+import getpass
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version as library_version
+from pathlib import Path
+from typing import Any
+
+from pipeline import lineage, sources, suites
+from pipeline.config import Frozen, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
+from pipeline.content import key_of
+from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
+from pipeline.settings import settings
+from pipeline.stage import ROOT, Stage
+from pipeline.store import Record, Store
+
+SCHEMA = "1"
+RECORDED_LIBRARIES = ("torch", "numpy", "pyarrow", "polars", "tokenizers", "apache-beam", "dagster", "great-expectations")
+
+
+class ValidationFailed(BertError):
+    """Critical checks failed: nothing was published, what failed lies under `rejected/`."""
+
+    def __init__(self, node: "Node", results: list[dict[str, Any]], rejected: str) -> None:
+        failed = [r for r in results if not r["passed"] and r["severity"] == "critical"]
+        table = "\n".join(f"    {r['name']}: {r['observed']} (expected {r['expected']})" for r in failed)
+        super().__init__(
+            f"{node.path}: {len(failed)} critical check(s) failed, nothing was published\n{table}",
+            f"Look at rejected/{rejected}; to publish it all the same: "
+            f'bert run {node.path} --accept {failed[0]["name"]} --reason "…"',
+        )
+        self.results = results
+
+
+@dataclass(frozen=True)
+class Node:
+    """One asset of a recipe."""
+
+    recipe: str
+    name: str
+    stage: Stage
+    config: Frozen
+    declared: str
+    """digest of the config as it stands in the recipe, without paths: part of Dagster's code version"""
+    inputs: Mapping[str, "Node"] = field(default_factory=dict)
+    """the stage's input name → the asset that it reads"""
+
+    @property
+    def path(self) -> str:
+        """`recipe/asset`, as people write it."""
+        return f"{self.recipe}/{self.name}"
+
+    @property
+    def code_version(self) -> str:
+        """What Dagster compares: code, configuration and suite."""
+        return f"{self.stage.code_version} {self.declared[:12]} {suites.suite_digest(self.stage.name)[:12]}"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an asset needs now. `why` is empty when it is up to date."""
+
+    node: Node
+    inputs: Mapping[str, Record]
+    """records of the inputs; not all of them when some were never made"""
+    key: str | None
+    """None while an input is missing"""
+    asked: Mapping[str, Any]
+    """the configuration as it enters the key: origins replaced by what they hold"""
+    answer: Record | None
+    """a record that answers this key with intact content"""
+    why: str = ""
+
+    @property
+    def up_to_date(self) -> bool:
+        """The pointer's record is the answer, for these very inputs."""
+        return not self.why
+
+    @property
+    def must_run(self) -> bool:
+        """No record answers: the stage has to run."""
+        return self.answer is None
+
+
+def open_store() -> Store:
+    """The store that the settings name."""
+    chosen = settings()
+    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds)
+
+
+# ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asked_for(config: Frozen) -> dict[str, Any]:
+    """The configuration as it enters the key: what stands at its default is left out, every origin of files is replaced
+    by the content that it holds now. Raises SourceError where that can't be known."""
+    return {name: value for name, value in _resolve(config, defaults=False).items()}
+
+
+def _resolve(value: Any, defaults: bool) -> Any:
+    if isinstance(value, PathFrom | UrlFrom | WheelFrom | WikimediaFrom):
+        return sources.resolve(value)
+    if isinstance(value, Frozen):
+        fields = type(value).model_fields
+        return {
+            fields[name].alias or name: _resolve(part, defaults)
+            for name, part in value
+            if defaults or part != fields[name].get_default(call_default_factory=True)
+        }
+    if isinstance(value, dict):
+        return {name: _resolve(part, defaults) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_resolve(part, defaults) for part in value]
+    return value
+
+
+def needed(store: Store, node: Node, forced: bool = False) -> Need:
+    """What `node` needs, given the records that its inputs have now. Runs nothing, asks no network.
+
+    Raises SourceError when a file that the recipe names is gone.
+    """
+    pointers = {name: store.pointer(node.recipe, source.name) for name, source in node.inputs.items()}
+    inputs = {name: record for name, record in pointers.items() if record is not None}
+    missing = [node.inputs[name].name for name, record in pointers.items() if record is None]
+    before = store.pointer(node.recipe, node.name)
+    asked = asked_for(node.config)
+    if missing:
+        return Need(node, inputs, None, asked, None, f"needs {', '.join(missing)} first")
+    key = key_of(node.stage.name, node.stage.code_version, asked, {n: r.version for n, r in inputs.items()})
+    if forced:
+        return Need(node, inputs, key, asked, None, "forced")
+    answer = _answer(store, key, before)
+    if answer is None:
+        return Need(node, inputs, key, asked, None, _why(store, node, before, inputs, asked, key))
+    if answer is before and dict(before.inputs) == _digests(inputs):
+        current = before.body["validation"]["suite_digest"] == suites.suite_digest(node.stage.name)
+        return Need(node, inputs, key, asked, answer, "" if current else "its validation suite changed")
+    return Need(node, inputs, key, asked, answer, _reuse(node, before, answer))
+
+
+def _answer(store: Store, key: str, before: Record | None) -> Record | None:
+    """The pointer's record if it answers, else the oldest valid one that the memory holds."""
+    if before is not None and before.key == key and store.intact(before.stage, before.version):
+        return before
+    remembered = store.remembered(key)
+    return remembered[0] if remembered else None
+
+
+def _digests(inputs: Mapping[str, Record]) -> dict[str, str]:
+    return {name: record.digest for name, record in inputs.items()}
+
+
+def _reuse(node: Node, before: Record | None, answer: Record) -> str:
+    if before is not None and before.version == answer.version:
+        return "its inputs were made again and came out equal"
+    return f"known: reused from {answer.recipe}/{answer.asset}" if answer.recipe != node.recipe else "known from before"
+
+
+def _why(
+    store: Store,
+    node: Node,
+    before: Record | None,
+    inputs: Mapping[str, Record],
+    asked: Mapping[str, Any],
+    key: str,
+) -> str:
+    """Why nothing answers: compared with what the asset has now."""
+    if before is None:
+        return "never made"
+    if before.key == key:
+        return "its content is missing or broken"
+    reasons = []
+    if before.body["code_version"] != node.stage.code_version:
+        reasons.append(f"code version {before.body['code_version']} → {node.stage.code_version}")
+    changed = _changed(before.body["asked"], asked)
+    if changed:
+        reasons.append("recipe: " + ", ".join(changed))
+    for name, record in inputs.items():
+        old = before.inputs.get(name)
+        if old is None or store.record(old).version != record.version:
+            reasons.append(f"{node.inputs[name].name} is new")
+    return "; ".join(reasons) or "its inputs changed"
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:
+    """Keys whose value differs, written `a.b old → new`; what stands at its default is called so."""
+    lines = []
+    for name in sorted({*old, *new}):
+        left, right = old.get(name, "default"), new.get(name, "default")
+        if isinstance(left, dict) and isinstance(right, dict):
+            lines += _changed(left, right, f"{at}{name}.")
+        elif left != right:
+            lines.append(f"{at}{name} {_short(left)} → {_short(right)}")
+    return lines
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+# ── answers and runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an asset is now."""
+
+    record: Record
+    ran: bool
+    """False: the store's memory answered"""
+
+
+def usable(record: Record) -> list[str]:
+    """Names of critical checks that failed and that nobody waived; empty: what this record names may be used."""
+    waived = {waiver["check"] for waiver in record.body["waivers"]}
+    results = record.body["validation"]["results"]
+    return [r["name"] for r in results if not r["passed"] and r["severity"] == "critical" and r["name"] not in waived]
+
+
+def settle(store: Store, need: Need) -> Record:
+    """Make the answer of the memory the asset's own: a record with today's inputs, and the pointer on it.
+
+    Validates again where the suite has changed since. Appends nothing when the asset is up to date already.
+    """
+    node, answer = need.node, need.answer
+    if answer is None or need.key is None:
+        raise StoreError(f"{node.path}: nothing answers its key", f"Run it: bert run {node.path}")
+    if need.up_to_date:
+        return answer
+    _check_inputs(store, node, need.inputs)
+    body = dict(answer.body)
+    if body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
+        folder = store.folder(node.stage.name, answer.version, references=_references(node))
+        body["validation"] = _validate(node, folder, body["statistics"])
+    now = _now()
+    same_asset = answer.recipe == node.recipe and answer.asset == node.name
+    body |= {
+        "recipe": node.recipe,
+        "asset": node.name,
+        "config": _resolve(node.config, defaults=True),
+        "inputs": _digests(need.inputs),
+        "waivers": body["waivers"] if same_asset else [],
+        "reused": answer.digest,
+        "forced": False,
+        "started": now,
+        "finished": now,
+        "host": platform.node(),
+        "user": _user(),
+    }
+    record = store.append(body)
+    store.point(node.recipe, node.name, record)
+    return record
+
+
+def build(store: Store, node: Node, forced: bool = False) -> Outcome:
+    """Bring `node` up to date. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises;
+    in every such case the asset keeps what it had."""
+    need = needed(store, node, forced)
+    if need.key is None:
+        missing = [source for name, source in node.inputs.items() if name not in need.inputs]
+        raise ChainError(f"{node.path} {need.why}", f"Make it with what it needs: bert run {missing[0].recipe}")
+    _check_inputs(store, node, need.inputs)
+    if not need.must_run:
+        record = settle(store, need)
+        _refuse_red(node, record)
+        return Outcome(record, ran=False)
+    return Outcome(_run(store, need, forced), ran=True)
+
+
+def _refuse_red(node: Node, record: Record) -> None:
+    """Published content whose changed suite now fails stays published, but the asset is red until someone waives."""
+    failed = usable(record)
+    if failed:
+        raise DataError(
+            f"{node.path}: the published version {record.version[:12]} fails {', '.join(failed)} of the changed suite",
+            f'Change the recipe, or accept it: bert run {node.path} --accept {failed[0]} --reason "…"',
+        )
+
+
+def _check_inputs(store: Store, node: Node, inputs: Mapping[str, Record]) -> None:
+    for name, record in inputs.items():
+        failed = usable(record)
+        if failed:
+            raise ChainError(
+                f"{node.path}: its input {node.inputs[name].name} failed {', '.join(failed)}",
+                f'Mend {node.inputs[name].name}, or accept it: bert run {node.inputs[name].path} --accept {failed[0]} --reason "…"',
+            )
+    lineage.check_one_chain(store, node.recipe, node.name, inputs)
+
+
+def _run(store: Store, need: Need, forced: bool) -> Record:
+    node = need.node
+    assert need.key is not None
+    started = _now()
+    with ExitStack() as held:
+        folders = {}
+        for name, record in need.inputs.items():
+            held.enter_context(store.lease(record.stage, record.version))
+            folders[name] = store.folder(record.stage, record.version, references=_references(node.inputs[name]))
+        if node.stage.resumable:
+            folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
+        staged = held.enter_context(store.staging())
+        try:
+            statistics = node.stage.load()(folders, node.config, staged)
+        except OSError as error:
+            raise explain(error, staged) from error
+        body = {
+            "schema": SCHEMA,
+            "recipe": node.recipe,
+            "asset": node.name,
+            "stage": node.stage.name,
+            "key": need.key,
+            "code_version": node.stage.code_version,
+            "config": _resolve(node.config, defaults=True),
+            "asked": dict(need.asked),
+            "inputs": _digests(need.inputs),
+            "statistics": statistics,
+            "validation": _validate(node, staged, statistics),
+            "waivers": [],
+            "reused": None,
+            "forced": forced,
+            "seed": getattr(node.config, "seed", None),
+            "libraries": {name: library_version(name) for name in (*RECORDED_LIBRARIES, *node.stage.libraries)},
+            "git": dict(git_state()),
+            "settings": settings().plain(),
+            "host": platform.node(),
+            "user": _user(),
+            "started": started,
+            "finished": _now(),
+        }
+        failed = [r for r in body["validation"]["results"] if not r["passed"] and r["severity"] == "critical"]
+        if failed:
+            rejected = store.reject(node.stage.name, staged, body["validation"]["results"], body)
+            raise ValidationFailed(node, body["validation"]["results"], rejected)
+        version = store.publish(node.stage.name, staged)
+        if forced and node.stage.deterministic:
+            _check_reproducible(store, need, version)
+        record = store.append(body | {"version": version})
+        store.point(node.recipe, node.name, record)
+        return record
+
+
+def _check_reproducible(store: Store, need: Need, version: str) -> None:
+    """A forced run of a deterministic stage has to give what the store remembers for this key."""
+    known = store.remembered(need.key or "")
+    if known and known[0].version != version:
+        raise DataError(
+            f"{need.node.path}: check `reproducible` failed: this run gave {version[:12]}, before it was {known[0].version[:12]}",
+            "The stage is not deterministic, or a library outside its code version changed; the asset keeps what it had.",
+        )
+
+
+def _validate(node: Node, folder: Path, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    results = suites.validate(node.stage.name, folder, node.config, statistics)
+    return {"suite_digest": suites.suite_digest(node.stage.name), "results": [r.plain() for r in results]}
+
+
+def _references(node: Node) -> Path | None:
+    """Where files lie that the manifest only references: looked up in the reader's own recipe, never in a record."""
+    origin = getattr(node.config, "from_", None)
+    return Path(origin.path) if isinstance(origin, PathFrom) else None
+
+
+def accept(store: Store, node: Node, check: str, reason: str) -> Record:
+    """Publish what failed `check`, or waive it on what is published; the waiver stands in the record.
+
+    Raises DataError when nothing failed this check, or when other critical checks failed too.
+    """
+    need = needed(store, node)
+    waiver = {"check": check, "reason": reason, "user": _user(), "time": _now()}
+    record = store.pointer(node.recipe, node.name)
+    if record is not None and record.key == need.key and check in usable(record):
+        accepted = store.append({**record.body, "waivers": [*record.body["waivers"], waiver], "finished": _now()})
+        store.point(node.recipe, node.name, accepted)
+        return accepted
+    for rejected in store.rejections(node.stage.name):
+        body = rejected.body
+        if body["key"] == need.key:
+            body = body | {"waivers": [*body["waivers"], waiver], "recipe": node.recipe, "asset": node.name}
+            body["inputs"] = _digests(need.inputs)
+            left = usable(Record("", body))
+            if left == [] and any(r["name"] == check and not r["passed"] for r in body["validation"]["results"]):
+                version = store.accept(rejected)
+                accepted = store.append(body | {"version": version, "finished": _now()})
+                store.point(node.recipe, node.name, accepted)
+                return accepted
+            if left:
+                store.note_waiver(rejected, body)
+                raise DataError(
+                    f"{node.path}: {check} is waived, but {', '.join(left)} failed too",
+                    f'Waive each: bert run {node.path} --accept {left[0]} --reason "…"',
+                )
+    raise DataError(f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}")
+
+
+# ── circumstances that records hold ──────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def git_state() -> Mapping[str, Any]:
+    """Commit of the code and whether it was changed since; `None` outside a checkout."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
