@@ -1,0 +1,147 @@
+"""BERT's tokenizer over a vocabulary folder (vocab.txt, tokenizer.json), by the `tokenizers` library.
+
+Text is normalised and split as in google-research/bert tokenization.py: clean, space around CJK characters, lowercase
+and strip accents (each if asked), split at whitespace and punctuation, greedy longest match with `##`; a word of more
+than 200 characters is [UNK]. The one difference: a final capital Σ is lowercased to σ, not ς, as the library does it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_WORD_CHARACTERS = 200
+"""of google-research/bert; the library's own default is 100"""
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A vocabulary and the way from text to its ids.
+
+    No control token comes out of running text: "[MASK]" in an article is the words `[`, `mask`, `]`, as in the original.
+    """
+
+    vocabulary: tuple[str, ...]
+    lowercase: bool
+    strip_accents: bool
+    pad_id: int
+    unk_id: int
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    _plain: "tokenizers.Tokenizer"
+
+    @property
+    def special_ids(self) -> tuple[int, int, int, int, int]:
+        """Ids of [PAD], [UNK], [CLS], [SEP], [MASK]."""
+        return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+
+    def encode_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Ids (int32 [pieces]) of each text, without [CLS] and [SEP]; the only special id that can occur is [UNK]."""
+        encoded = self._plain.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+
+    def encode_prompt(self, text: str) -> np.ndarray:
+        """Ids (int32) of a text in which a person wrote [MASK] and means it; without [CLS] and [SEP]."""
+        parts = self.encode_ids(text.split("[MASK]"))
+        mask = np.array([self.mask_id], dtype=np.int32)
+        return np.concatenate([piece for part in parts for piece in (mask, part)][1:])
+
+    def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:
+        """The pieces behind ids."""
+        return [self.vocabulary[i] for i in ids]
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Pieces joined to words with a space between; what normalisation took away does not come back."""
+        return " ".join(self.tokens(ids)).replace(" ##", "")
+
+
+def load(folder: Path) -> Tokenizer:
+    """Load the tokenizer of a folder with vocab.txt and tokenizer.json; DataError where they are broken or disagree."""
+    vocabulary = read_vocabulary(folder / "vocab.txt")
+    path = folder / "tokenizer.json"
+    try:
+        described = json.loads(path.read_text(encoding="utf-8"))
+        normalizer, listed = described["normalizer"], described["model"]["vocab"]
+        lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not the tokenizer of a BERT vocabulary: {error!r}") from error
+    if listed != {token: number for number, token in enumerate(vocabulary)}:
+        raise DataError(f"{path} and vocab.txt beside it list different tokens", "Take both from one model.")
+    return make(vocabulary, lowercase=lowercase, strip_accents=lowercase if strip_accents is None else strip_accents)
+
+
+def make(vocabulary: Sequence[str], *, lowercase: bool, strip_accents: bool) -> Tokenizer:
+    """A tokenizer over the tokens in the order of their ids; DataError for a token that is missing or stands twice."""
+    numbers = check(vocabulary)
+    plain = _plain(numbers, lowercase, strip_accents)
+    special = (numbers[token] for token in SPECIAL_TOKENS)
+    return Tokenizer(tuple(vocabulary), lowercase, strip_accents, *special, _plain=plain)
+
+
+def check(vocabulary: Sequence[str], name: str = "the vocabulary") -> dict[str, int]:
+    """Token → id; DataError for an empty token, a token that stands twice, or a missing special token."""
+    numbers: dict[str, int] = {}
+    for number, token in enumerate(vocabulary):
+        if not token.strip():
+            raise DataError(f"{name}: token {number} (line {number + 1}) is empty")
+        if token in numbers:
+            raise DataError(f"{name}: {token!r} stands on line {numbers[token] + 1} and on line {number + 1}")
+        numbers[token] = number
+    missing = [token for token in SPECIAL_TOKENS if token not in numbers]
+    if missing:
+        raise DataError(
+            f"{name} lacks {', '.join(missing)}", "A BERT vocabulary has all of " + ", ".join(SPECIAL_TOKENS)
+        )
+    return numbers
+
+
+def read_vocabulary(path: Path) -> tuple[str, ...]:
+    """The tokens of a vocab.txt, one a line, in the order of their ids; DataError where it is broken."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} can't be read as a vocabulary: {error}") from error
+    tokens = tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
+    check(tokens, str(path))
+    return tokens
+
+
+def tokenizer_json(vocabulary: Sequence[str], *, lowercase: bool, strip_accents: bool) -> str:
+    """The text of a tokenizer.json that loads anywhere: [CLS] and [SEP] are added, only the five are special tokens."""
+    from tokenizers import AddedToken, decoders, processors
+
+    numbers = check(vocabulary)
+    tokenizer = _plain(numbers, lowercase, strip_accents)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"]))
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+    return tokenizer.to_str(pretty=True) + "\n"
+
+
+def _plain(numbers: dict[str, int], lowercase: bool, strip_accents: bool) -> "tokenizers.Tokenizer":
+    """Without added tokens, which the library would find in running text, and without [CLS] and [SEP]."""
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    model = models.WordPiece(
+        numbers,
+        unk_token="[UNK]",
+        continuing_subword_prefix="##",
+        max_input_chars_per_word=MAX_WORD_CHARACTERS,
+    )
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer

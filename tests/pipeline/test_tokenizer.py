@@ -1,0 +1,122 @@
+"""The tokenizer gives the original's ids, and control tokens in text stay text."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from pipeline.errors import DataError
+from pipeline.tokenizer import SPECIAL_TOKENS, load, make, read_vocabulary, tokenizer_json
+from tests.conftest import shared
+
+LETTERS = [*"abcdefghijklmnopqrstuvwxyz[]#", "é"]
+VOCABULARY = (
+    *SPECIAL_TOKENS,
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    "mask",
+    "un",
+    "##want",
+    "##ed",
+    "[unused1]",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "differences"),
+    [("bert-base-uncased", 1), ("bert-base-cased", 0), ("bert-base-multilingual-cased", 0)],
+)
+def test_ids_equal_those_of_the_original_tokenizer(name: str, differences: int) -> None:
+    golden = shared("data/reference/tokenization_golden.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, golden) if record["vocab"] == name]
+    assert len(records) == 437
+    lower = records[0]["lower"]
+    tokenizer = make(read_vocabulary(shared(f"data/reference/vocab-{name}.txt")), lowercase=lower, strip_accents=lower)
+    ids = tokenizer.encode_ids([record["text"] for record in records])
+    different = [record["text"] for record, got in zip(records, ids, strict=True) if got.tolist() != record["ids"]]
+    assert len(different) == differences
+    assert all("ΣΊΣΥΦΟΣ" in text for text in different), "the only known difference is the final capital sigma"
+
+
+def test_greedy_longest_match_by_hand() -> None:
+    tokenizer = make(VOCABULARY, lowercase=True, strip_accents=True)
+    (ids,) = tokenizer.encode_ids(["UNwantéd 漢"])
+    assert tokenizer.tokens(ids) == ["un", "##want", "##ed", "[UNK]"]
+    assert tokenizer.decode(ids) == "unwanted [UNK]"
+
+
+def test_accents_and_case_are_separate_choices() -> None:
+    def pieces(text: str, lowercase: bool, strip_accents: bool) -> list[str]:
+        tokenizer = make(VOCABULARY, lowercase=lowercase, strip_accents=strip_accents)
+        return tokenizer.tokens(tokenizer.encode_ids([text])[0])
+
+    assert pieces("É", lowercase=True, strip_accents=False) == ["é"]
+    assert pieces("É", lowercase=True, strip_accents=True) == ["e"]
+    assert pieces("é", lowercase=False, strip_accents=True) == ["e"]
+    assert pieces("E", lowercase=False, strip_accents=False) == ["[UNK]"]
+
+
+@pytest.mark.parametrize("text", ["[MASK]", "[CLS]", "[SEP] a [PAD]", "##a", "[unused1]", "x[MASK]y [mask]"])
+def test_control_tokens_in_running_text_never_become_control_ids(text: str) -> None:
+    tokenizer = make(VOCABULARY, lowercase=False, strip_accents=False)
+    (ids,) = tokenizer.encode_ids([text])
+    control = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, VOCABULARY.index("[unused1]")}
+    assert control.isdisjoint(ids.tolist())
+    assert tokenizer.tokens(ids)[0] != "##a"
+
+
+def test_a_prompt_may_ask_for_masks() -> None:
+    tokenizer = make(VOCABULARY, lowercase=True, strip_accents=True)
+    assert tokenizer.tokens(tokenizer.encode_prompt("a [MASK] b[MASK]")) == ["a", "[MASK]", "b", "[MASK]"]
+    assert tokenizer.tokens(tokenizer.encode_prompt("a b")) == ["a", "b"]
+
+
+def write(folder: Path, vocabulary: tuple[str, ...], described: str) -> Path:
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(described, encoding="utf-8")
+    return folder
+
+
+def test_a_folder_loads_with_its_normalisation(tmp_path: Path) -> None:
+    tokenizer = load(write(tmp_path, VOCABULARY, tokenizer_json(VOCABULARY, lowercase=True, strip_accents=False)))
+    assert (tokenizer.lowercase, tokenizer.strip_accents) == (True, False)
+    assert tokenizer.vocabulary == VOCABULARY
+    assert tokenizer.special_ids == (0, 1, 2, 3, 4)
+
+
+def test_the_json_registers_the_five_as_special_tokens_and_nothing_else(tmp_path: Path) -> None:
+    folder = write(tmp_path, VOCABULARY, tokenizer_json(VOCABULARY, lowercase=True, strip_accents=True))
+    described = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    assert [token["content"] for token in described["added_tokens"]] == list(SPECIAL_TOKENS)
+    library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert library.get_vocab_size() == len(VOCABULARY)
+    encoded = library.encode("unwanted", "a [MASK]")
+    assert encoded.tokens == ["[CLS]", "un", "##want", "##ed", "[SEP]", "a", "[MASK]", "[SEP]"]
+    assert encoded.type_ids == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert library.decode(encoded.ids) == "unwanted a"
+
+
+def test_broken_vocabularies_are_refused_with_line_and_token(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    for text, message in [
+        ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n", "'a' stands on line 6 and on line 7"),
+        ("[PAD]\n[CLS]\n[SEP]\n[MASK]\na\n", r"vocab\.txt lacks \[UNK\]"),
+        ("[PAD]\n[UNK]\n\n[CLS]\n[SEP]\n[MASK]\n", r"token 2 \(line 3\) is empty"),
+    ]:
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=message):
+            read_vocabulary(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="can't be read"):
+        read_vocabulary(path)
+    path.write_bytes(b"\xef\xbb\xbf[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\na\r\n")
+    assert read_vocabulary(path) == (*SPECIAL_TOKENS, "a")
+
+
+def test_vocab_txt_and_tokenizer_json_must_agree(tmp_path: Path) -> None:
+    described = tokenizer_json(VOCABULARY, lowercase=True, strip_accents=True)
+    with pytest.raises(DataError, match="different tokens"):
+        load(write(tmp_path, (*VOCABULARY, "new"), described))
+    with pytest.raises(DataError, match="not the tokenizer"):
+        load(write(tmp_path, VOCABULARY, "{}"))
