@@ -27,7 +27,7 @@ MAX_WORD_CHARACTERS = 200
 class Tokenizer:
     """A vocabulary and the way from text to its ids.
 
-    No control token comes out of running text: "[MASK]" in an article is the words `[`, `mask`, `]`, as in the original.
+    No control token comes out of running text: "[MASK]" in an article is the words `[`, `mask`, `]`, as originally.
     """
 
     vocabulary: tuple[str, ...]
@@ -83,9 +83,17 @@ def load(folder: Path) -> Tokenizer:
 def make(vocabulary: Sequence[str], *, lowercase: bool, strip_accents: bool) -> Tokenizer:
     """A tokenizer over the tokens in the order of their ids; DataError for a token that is missing or stands twice."""
     numbers = check(vocabulary)
-    plain = _plain(numbers, lowercase, strip_accents)
-    special = (numbers[token] for token in SPECIAL_TOKENS)
-    return Tokenizer(tuple(vocabulary), lowercase, strip_accents, *special, _plain=plain)
+    return Tokenizer(
+        tuple(vocabulary),
+        lowercase,
+        strip_accents,
+        pad_id=numbers["[PAD]"],
+        unk_id=numbers["[UNK]"],
+        cls_id=numbers["[CLS]"],
+        sep_id=numbers["[SEP]"],
+        mask_id=numbers["[MASK]"],
+        _plain=_plain(numbers, lowercase, strip_accents),
+    )
 
 
 def check(vocabulary: Sequence[str], name: str = "the vocabulary") -> dict[str, int]:
