@@ -1,0 +1,464 @@
+"""Recipes: one YAML file declares one model, from its text to its benchmark report.
+
+`load_recipes` reads the folder, `Recipe.asset_names` says which assets a recipe has, and `Recipe.config_for` is the
+frozen configuration of one of them: the recipe reduced to the fields that its stage reads.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+import re
+import typing
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import PrivateAttr, ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeline import yamlfile
+from pipeline.config import (
+    Architecture,
+    BooksTextConfig,
+    ContaminationConfig,
+    Corpus,
+    DocumentsConfig,
+    FilesConfig,
+    FinetuneConfig,
+    Finetuning,
+    FinetuningOverride,
+    Frozen,
+    Name,
+    PathFrom,
+    Phase,
+    PretrainConfig,
+    Pretraining,
+    ReleaseConfig,
+    ReportConfig,
+    Shards,
+    ShardsConfig,
+    Source,
+    TaskDataConfig,
+    Vocabulary,
+    VocabularyConfig,
+    WikimediaFrom,
+    WikipediaTextConfig,
+)
+from pipeline.errors import RecipeError
+from pipeline.stage import ROOT
+from pipeline.yamlfile import KeyPath, Node
+
+BUILT_IN_TASKS = (
+    *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
+    *("squad1_1", "squad2_0", "swag", "conll2003"),
+)
+"""Tasks that model/tasks.py knows by name."""
+RESERVED = "comparisons"
+_OWN = ("name", "description", "extends")  # never inherited
+_SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
+_WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
+
+
+class Recipe(Frozen):
+    """What a person asks for: the merged, checked content of one file in recipes/."""
+
+    name: Name
+    description: str = ""
+    corpus: Corpus
+    vocabulary: Vocabulary = Vocabulary()
+    shards: Shards = Shards()
+    architecture: Architecture = Architecture()
+    pretraining: Pretraining
+    finetuning: Finetuning = Finetuning()
+    _path: Path = PrivateAttr(default=Path())
+
+    @property
+    def path(self) -> Path:
+        """The recipe's own file."""
+        return self._path
+
+    def asset_names(self) -> tuple[str, ...]:
+        """Every asset of this recipe, each after what it reads."""
+        return tuple(self._makers())
+
+    def config_for(self, asset: str) -> Frozen:
+        """The frozen configuration of one asset's stage.
+
+        Raises RecipeError, which names the assets that there are, for any other name.
+        """
+        makers = self._makers()
+        if asset not in makers:
+            close = difflib.get_close_matches(asset, makers, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise RecipeError(f"recipe {self.name} has no asset {asset}", f"{hint}It has: {', '.join(makers)}.")
+        return makers[asset]
+
+    def digest_for(self, asset: str) -> str:
+        """Digest of what this recipe says about one asset; it stands in Dagster's code version.
+
+        It is made from the recipe alone, at load and without any network, so that an edit shows at once. The *key*
+        under which the store remembers work is another one: it is made when the asset runs, from what every origin
+        resolves to then (digests of downloads, the date behind `latest`) and from the versions of the inputs. Here an
+        origin counts as it is written, but a local path only by its last name and, for a file below 1 MiB that exists,
+        by its SHA-256: where files lie never matters.
+        """
+        text = json.dumps(_declared(self.config_for(asset)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def max_predictions(self, phase: Phase) -> int:
+        """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up."""
+        exact = self.shards.mask_rate * phase.sequence_length
+        return phase.max_predictions_per_seq or math.ceil(round(exact, 9))
+
+    def _makers(self) -> dict[str, Frozen]:
+        return dict(self._assets())
+
+    def _assets(self) -> Iterator[tuple[str, Frozen]]:
+        """(asset name, configuration), in an order in which every asset stands after what it reads."""
+        for name, source in self.corpus.sources.items():
+            files = FilesConfig(from_=source.from_)
+            if source.kind == "wikipedia":
+                yield f"{name}_dump", files
+                licence = source.licence or _WIKIPEDIA_LICENCE
+                yield f"{name}_text", WikipediaTextConfig(source=name, language=source.language, licence=licence)
+            else:
+                yield f"{name}_files", files
+                yield (
+                    f"{name}_text",
+                    BooksTextConfig(
+                        source=name, language=source.language, licence=source.licence, columns=source.columns
+                    ),
+                )
+        yield (
+            "documents",
+            DocumentsConfig(held_out=self.corpus.held_out, min_characters=self.corpus.min_characters),
+        )
+        yield "wordpiece_vocab", VocabularyConfig(**dict(self.vocabulary))
+        for phase in self.pretraining.phases:
+            yield (
+                f"pretraining_shards_{phase.sequence_length}",
+                ShardsConfig(
+                    **dict(self.shards),
+                    sequence_length=phase.sequence_length,
+                    max_predictions_per_seq=self.max_predictions(phase),
+                ),
+            )
+        for index in range(len(self.pretraining.phases)):
+            yield f"pretrained_{self.pretraining.phases[index].sequence_length}", self._pretrain(index)
+        yield "release", ReleaseConfig(recipe=self.name, description=self.description)
+        for task in self.finetuning.tasks:
+            yield (
+                f"task_data_{task}",
+                TaskDataConfig(
+                    task=task, define=self.finetuning.define.get(task), from_=self.finetuning.data.get(task)
+                ),
+            )
+        for task in self.finetuning.tasks:
+            yield f"finetuned_{task}", self._finetune(task)
+        yield "contamination", ContaminationConfig()
+        yield (
+            "benchmark_report",
+            ReportConfig(recipe=self.name, description=self.description, tasks=self.finetuning.tasks),
+        )
+
+    def _pretrain(self, index: int) -> PretrainConfig:
+        whole = self.pretraining
+        phase = whole.phases[index]
+        shared = whole.schedule == "shared"
+        return PretrainConfig(
+            architecture=self.architecture,
+            sentence_task=self.shards.sentence_task,
+            sequence_length=phase.sequence_length,
+            steps=phase.steps,
+            first_step=sum(earlier.steps for earlier in whole.phases[:index]) if shared else 0,
+            schedule_steps=sum(each.steps for each in whole.phases) if shared else phase.steps,
+            warmup_steps=whole.warmup_steps if phase.warmup_steps is None else phase.warmup_steps,
+            batch_size=phase.batch_size or whole.batch_size,
+            learning_rate=phase.learning_rate or whole.learning_rate,
+            max_predictions_per_seq=self.max_predictions(phase),
+            **_common(whole, PretrainConfig, Phase),
+        )
+
+    def _finetune(self, task: str) -> FinetuneConfig:
+        override = self.finetuning.overrides.get(task, FinetuningOverride())
+        changed = {name: value for name, value in override if value is not None}
+        return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
+
+
+def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None = None) -> dict[str, Any]:
+    """The section's fields that the config has too, but for those of `without`."""
+    skipped = without.model_fields if without else {}
+    return {name: value for name, value in section if name in config.model_fields and name not in skipped}
+
+
+def _declared(value: Any) -> Any:
+    """What a recipe says, as JSON values: without what stands at its default, and without where local files lie."""
+    if isinstance(value, PathFrom):
+        path = Path(value.path)
+        known: dict[str, Any] = {"path": path.name}
+        if path.is_file() and path.stat().st_size < _SMALL_BYTES:
+            known["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return known
+    if isinstance(value, Frozen):
+        fields = type(value).model_fields
+        return {
+            fields[name].alias or name: _declared(part)
+            for name, part in value
+            if part != fields[name].get_default(call_default_factory=True)
+        }
+    if isinstance(value, Mapping):
+        return {name: _declared(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_declared(part) for part in value]
+    return value
+
+
+# ── reading the folder ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """All recipes of a folder, and what is wrong with the files that are none, both by name."""
+
+    recipes: dict[str, Recipe]
+    errors: dict[str, RecipeError]
+
+    def get(self, name: str) -> Recipe:
+        """One recipe. Raises its RecipeError, or one that names the recipes that there are."""
+        if name in self.errors:
+            raise self.errors[name]
+        if name not in self.recipes:
+            close = difflib.get_close_matches(name, self.recipes, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise RecipeError(f"there is no recipe {name}", f"{hint}Known: {', '.join(self.recipes) or 'none'}.")
+        return self.recipes[name]
+
+
+def load_recipes(folder: Path = ROOT / "recipes") -> Loaded:
+    """Read every recipe under `folder` (all `*.yaml` but those of its subfolder `comparisons`).
+
+    One bad file does not take the others away: its RecipeError stands in `errors` under its file's name.
+    """
+    files: dict[str, list[Path]] = {}
+    for file in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
+        if file.relative_to(folder).parts[0] != RESERVED:
+            files.setdefault(file.stem, []).append(file)
+    trees: dict[str, Node] = {}
+    errors: dict[str, RecipeError] = {}
+    for name, same in sorted(files.items()):
+        try:
+            _check_name(name, same)
+            trees[name] = yamlfile.read(same[0])
+        except RecipeError as error:
+            errors[name] = error
+    recipes: dict[str, Recipe] = {}
+    for name, tree in trees.items():
+        try:
+            recipes[name] = _recipe(name, _merged(name, trees, errors), tree.file)
+        except RecipeError as error:
+            errors[name] = error
+    return Loaded(recipes, dict(sorted(errors.items())))
+
+
+def _check_name(name: str, files: list[Path]) -> None:
+    file = yamlfile.shown(files[0])
+    if len(files) > 1:
+        raise RecipeError(
+            f"two files make a recipe {name}: {', '.join(map(yamlfile.shown, files))}", "Rename one; names are unique."
+        )
+    if files[0].suffix != ".yaml":
+        raise RecipeError(f"{file}: recipes end in .yaml", f"Rename it to {name}.yaml.")
+    if name == RESERVED:
+        raise RecipeError(f"{file}: the name {RESERVED} is reserved", "Rename the file and its `name`.")
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise RecipeError(
+            f"{file}: {name} can't be a recipe's name", "Use letters, digits and _ in the file's name and in `name`."
+        )
+
+
+def _merged(name: str, trees: Mapping[str, Node], broken: Mapping[str, RecipeError]) -> Node:
+    """The tree of a recipe laid over those that it extends, without `extends`."""
+    chain = [name]
+    while (parent := trees[chain[-1]].value.get("extends")) is not None:
+        wanted = parent.text if parent.value is not None else ""
+        if wanted in chain:
+            circle = " → ".join([*chain[chain.index(wanted) :], wanted])
+            raise RecipeError(f"{parent.place()}: extends goes in a circle: {circle}", "Break the circle.")
+        if wanted in broken and wanted not in trees:
+            raise RecipeError(
+                f"{parent.place()}: extends {wanted}, which can't be read: {broken[wanted].what}",
+                f"Mend {wanted} first.",
+            )
+        if wanted not in trees:
+            close = difflib.get_close_matches(wanted, trees, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise RecipeError(
+                f"{parent.place()}: extends {wanted or 'nothing'}, which is no recipe",
+                f"{hint}Known: {', '.join(trees)}.",
+            )
+        chain.append(wanted)
+    merged = _without(trees[chain[-1]], _OWN if len(chain) > 1 else ("extends",))
+    for position, each in reversed(list(enumerate(chain[:-1]))):
+        merged = yamlfile.merge(merged, _without(trees[each], _OWN if position else ("extends",)))
+    return merged
+
+
+def _without(tree: Node, keys: Iterable[str]) -> Node:
+    return Node({key: value for key, value in tree.value.items() if key not in keys}, tree.file, tree.line)
+
+
+def _recipe(name: str, tree: Node, file: Path) -> Recipe:
+    problems = [
+        _problem(tree, path, "there is no such key, so null deletes nothing", None, _suggestion(path))
+        for path, node in yamlfile.nulls(tree)
+        if path[-1] not in _known_keys(path) and node.file == file
+    ]
+    recipe: Recipe | None = None
+    as_text: set[KeyPath] = set()
+    while recipe is None and not problems:
+        try:
+            recipe = Recipe.model_validate(yamlfile.plain(tree, as_text), strict=True)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            texts = {path for detail in details if (path := _written_text(tree, detail))} - as_text
+            as_text |= texts
+            if not texts:
+                problems = [_explain(tree, detail) for detail in details]
+    if recipe is not None:
+        recipe._path = file
+        problems = [_problem(tree, path, rule, value, todo) for path, rule, value, todo in _contradictions(recipe)]
+        if recipe.name != name:
+            todo = f"Write `name: {name}`, or rename the file."
+            problems.insert(0, _problem(tree, ("name",), f"is not the file's name {name}", recipe.name, todo))
+    if problems or recipe is None:
+        raise RecipeError("\n".join(what for what, _ in problems), " ".join(dict.fromkeys(t for _, t in problems if t)))
+    return recipe
+
+
+# ── what can't be ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """What each section allows but not all of them together: (key path, rule, value, what to do)."""
+    yield from _source_contradictions(recipe.corpus.sources)
+    yield from _phase_contradictions(recipe)
+    yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
+    if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
+        yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
+    twice = [name for name, count in Counter(name for name, _ in recipe._assets()).items() if count > 1]
+    if twice:
+        yield ("corpus", "sources"), f"two assets are named {', '.join(twice)}", None, "Rename the source or the task."
+
+
+def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    for name, source in sources.items():
+        at = ("corpus", "sources", name)
+        if source.kind == "books" and isinstance(source.from_, WikimediaFrom):
+            yield (*at, "from"), "a wiki's dump is no source of kind books", None, "Write kind: wikipedia."
+        if source.kind == "wikipedia" and source.columns:
+            yield (*at, "columns"), "a source of kind wikipedia has no columns", None, "Remove the key."
+
+
+def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    limit = recipe.architecture.max_positions
+    for index, phase in enumerate(recipe.pretraining.phases):
+        at = ("pretraining", "phases", index)
+        if phase.sequence_length > limit:
+            yield (
+                (*at, "sequence_length"),
+                f"is above architecture.max_positions {limit}",
+                phase.sequence_length,
+                "Lower it, or raise max_positions.",
+            )
+        if recipe.max_predictions(phase) > phase.sequence_length - 2:
+            yield (
+                (*at, "max_predictions_per_seq"),
+                f"more than a sequence of {phase.sequence_length} has tokens",
+                recipe.max_predictions(phase),
+                "Lower it.",
+            )
+        warmup = recipe.pretraining.warmup_steps if phase.warmup_steps is None else phase.warmup_steps
+        if recipe.pretraining.schedule == "per_phase" and warmup >= phase.steps:
+            yield (*at, "warmup_steps"), f"is not below the {phase.steps} steps of the phase", warmup, "Lower it."
+
+
+def _task_contradictions(finetuning: Finetuning, limit: int) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    for index, task in enumerate(finetuning.tasks):
+        if task not in BUILT_IN_TASKS and task not in finetuning.define:
+            known = [*BUILT_IN_TASKS, *finetuning.define]
+            close = difflib.get_close_matches(task, known, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            todo = f"{hint}Define it under finetuning.define, or name one of {', '.join(known)}."
+            yield ("finetuning", "tasks", index), "is no task", task, todo
+    for task in finetuning.define:
+        if task in BUILT_IN_TASKS:
+            yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."
+    for task in finetuning.data:
+        if task not in BUILT_IN_TASKS:
+            todo = "Name its files under finetuning.define."
+            yield ("finetuning", "data", task), "is no built-in task", None, todo
+    lengths = {("finetuning", "max_length"): finetuning.max_length}
+    for task, override in finetuning.overrides.items():
+        lengths["finetuning", "overrides", task, "max_length"] = override.max_length or 0
+    for at, length in lengths.items():
+        if finetuning.tasks and length > limit:
+            yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+
+
+# ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _written_text(tree: Node, detail: ErrorDetails) -> KeyPath | None:
+    """Of an error `this is no text`: the path of a scalar that can be taken as it was written; else None."""
+    path, node, found = yamlfile.find(tree, detail["loc"])
+    scalar = found and node.value is not None and not isinstance(node.value, dict | tuple)
+    return path if detail["type"] == "string_type" and scalar else None
+
+
+def _explain(tree: Node, detail: ErrorDetails) -> tuple[str, str]:
+    path, node, found = yamlfile.find(tree, detail["loc"])
+    value = node.text if found and not isinstance(node.value, dict | tuple) else None
+    if detail["type"] == "extra_forbidden":
+        todo = _suggestion(path)
+        return _problem(tree, path, "unknown key", None, todo)
+    if detail["type"] == "missing":
+        return _problem(tree, path, "is missing", None, f"Write `{path[-1]}:`; null or a typo may have removed it.")
+    rule = detail["msg"].removeprefix("Value error, ")
+    return _problem(tree, path, rule[0].lower() + rule[1:], value, "Correct the value.")
+
+
+def _problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> tuple[str, str]:
+    """(`file:line: key.path: rule, not VALUE`, what to do)."""
+    path, node, _ = yamlfile.find(tree, path)
+    got = "" if value is None or isinstance(value, dict | tuple) else f" (it is {value})"
+    dotted = ".".join(map(str, path))
+    inherited = f" {dotted} is inherited; `null` deletes it." if node.file != tree.file else ""
+    return f"{node.place()}: {dotted}: {rule}{got}", f"{todo}{inherited}".strip()
+
+
+def _suggestion(path: KeyPath) -> str:
+    known = sorted(_known_keys(path))
+    close = difflib.get_close_matches(str(path[-1]), known, n=1)
+    return f"Did you mean {close[0]}?" if close else f"Known keys here: {', '.join(known)}."
+
+
+def _known_keys(path: KeyPath) -> set[str]:
+    """Keys that the map around `path` may have, by the models; more than one model where `from` has a choice."""
+    models: set[type[Frozen]] = {Recipe}
+    for step in path[:-1]:
+        fields = [f for m in models for n, f in m.model_fields.items() if (f.alias or n) == step]
+        if fields:  # else a name or an index inside a dict or tuple of the same models
+            models = {model for field in fields for model in _models_in(field.annotation, *field.metadata)}
+    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    return known | {"extends"} if len(path) == 1 else known
+
+
+def _models_in(*annotations: Any) -> Iterator[type[Frozen]]:
+    for annotation in annotations:
+        if isinstance(annotation, type) and issubclass(annotation, Frozen):
+            yield annotation
+        else:
+            yield from _models_in(*typing.get_args(annotation))

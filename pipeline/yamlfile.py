@@ -1,0 +1,181 @@
+"""YAML 1.2 files as trees that know where every value stands, and how one file extends another.
+
+`read` gives a tree of `Node`s, `merge` lays a child over its parent, `plain` makes Python values of a tree. Messages
+about a merged recipe can so name the file and line that a value really comes from.
+"""
+
+import os
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+from pipeline.errors import RecipeError
+from pipeline.stage import ROOT
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value and the file and line (from 1) that it was written on; of a value in a map, the line of its key."""
+
+    value: Any
+    """dict[str, Node], tuple[Node, ...], or a plain scalar; None is YAML's null"""
+    file: Path
+    line: int
+    text: str = field(default="", compare=False)
+    """a scalar as it was written: `20260101` is a number, but where text is wanted, it is this"""
+
+    def place(self) -> str:
+        """`recipes/demo.yaml:12`"""
+        return f"{shown(self.file)}:{self.line}"
+
+
+def shown(file: Path) -> str:
+    """The path as people write it: relative to the checkout where it lies inside."""
+    return str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else str(file)
+
+
+def read(file: Path) -> Node:
+    """The tree of a YAML 1.2 file whose top level is a map.
+
+    `1e-4` is a number, `no` is text, dates are text, keys are text, and a whole number written as `1e6` is an int.
+    Raises RecipeError with file and line: unreadable file, syntax, a key that stands twice, a tag, a value that holds
+    itself.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{shown(file)}: {error.strerror}", "Make the file readable, or remove it.") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{shown(file)}: not UTF-8 at byte {error.start}", "Save the file as UTF-8.") from None
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise RecipeError(f"{shown(file)}:{line}: not YAML: {problem}", "Correct the line.") from None
+    except YAMLError as error:
+        raise RecipeError(f"{shown(file)}: not YAML: {error}", "Correct the file.") from None
+    if not isinstance(root, MappingNode):
+        raise RecipeError(f"{shown(file)}: holds no map of keys at its top level", "Start with `name: …`.")
+    return _build(root, file, yaml, root.start_mark.line + 1, frozenset())
+
+
+def _build(node: Any, file: Path, yaml: YAML, line: int, within: Set[int]) -> Node:
+    if id(node) in within:
+        raise RecipeError(f"{shown(file)}:{line}: the alias holds itself", "Write the value out.")
+    within = within | {id(node)}
+    if isinstance(node, MappingNode):
+        entries: dict[str, Node] = {}
+        for key, value in node.value:
+            at = key.start_mark.line + 1
+            if not isinstance(key, ScalarNode):
+                raise RecipeError(f"{shown(file)}:{at}: a key is not a word", "Keys are plain words.")
+            if key.value in entries:
+                raise RecipeError(
+                    f"{shown(file)}:{at}: key {key.value} stands twice, first on line {entries[key.value].line}",
+                    "Remove one of them.",
+                )
+            entries[key.value] = _build(value, file, yaml, at, within)
+        return Node(entries, file, line)
+    if isinstance(node, SequenceNode):
+        items = (_build(item, file, yaml, item.start_mark.line + 1, within) for item in node.value)
+        return Node(tuple(items), file, line)
+    return Node(_scalar(node, file, yaml, line), file, line, node.value)
+
+
+def _scalar(node: ScalarNode, file: Path, yaml: YAML, line: int) -> Any:
+    kind = str(node.tag).removeprefix(_TAG)
+    try:
+        if kind in ("str", "timestamp"):
+            return node.value
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return yaml.constructor.construct_yaml_bool(node)
+        if kind == "int":
+            return int(yaml.constructor.construct_yaml_int(node))
+        if kind == "float":
+            number = float(yaml.constructor.construct_yaml_float(node))
+            return int(number) if number.is_integer() else number
+    except ValueError:
+        raise RecipeError(f"{shown(file)}:{line}: {node.value} is no {kind}", "Correct the value.") from None
+    raise RecipeError(f"{shown(file)}:{line}: tag {node.tag} is not allowed", "Write a plain value.")
+
+
+def merge(parent: Node, child: Node) -> Node:
+    """The child laid over its parent: maps merge key by key, lists and scalars replace, null deletes.
+
+    A null whose key the parent lacks stays in the tree, so that the caller can tell a typo from a deletion.
+    """
+    if not (isinstance(parent.value, dict) and isinstance(child.value, dict)):
+        return child
+    entries = dict(parent.value)
+    for key, value in child.value.items():
+        if key not in entries:
+            entries[key] = value
+        elif value.value is None:
+            del entries[key]
+        else:
+            entries[key] = merge(entries[key], value)
+    return Node(entries, child.file, child.line)
+
+
+def plain(node: Node, as_text: Set[KeyPath] = frozenset(), at: KeyPath = ()) -> Any:
+    """Python values without nulls: dict, tuple, str, int, float, bool.
+
+    The scalars at `as_text` are given as they were written. The text under a key `path` becomes an absolute path that
+    starts at the folder of the file where it is written.
+    """
+    if isinstance(node.value, dict):
+        return {k: plain(v, as_text, (*at, k)) for k, v in node.value.items() if v.value is not None}
+    if isinstance(node.value, tuple):
+        return tuple(plain(v, as_text, (*at, i)) for i, v in enumerate(node.value))
+    value = node.text if at in as_text else node.value
+    if at and at[-1] == "path" and isinstance(value, str):
+        return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # noqa: PTH100 keeps symlinks
+    return value
+
+
+def nulls(node: Node, at: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
+    """Every null of a map, with its key path."""
+    if isinstance(node.value, dict):
+        for key, value in node.value.items():
+            if value.value is None:
+                yield (*at, key), value
+            yield from nulls(value, (*at, key))
+    if isinstance(node.value, tuple):
+        for index, value in enumerate(node.value):
+            yield from nulls(value, (*at, index))
+
+
+def find(node: Node, path: KeyPath) -> tuple[KeyPath, Node, bool]:
+    """Walk `path` as far as the tree goes: (the path without steps that are no keys, the node there, all found).
+
+    Pydantic's locations name the chosen member of a union between two keys; such a step is left out. A last step that
+    the tree lacks (a missing key) stays in the path, and the node is its map.
+    """
+    cleaned: KeyPath = ()
+    for position, step in enumerate(path):
+        last = position == len(path) - 1
+        child = _child(node, step)
+        if child is not None and (last or isinstance(child.value, dict | tuple)):
+            node, cleaned = child, (*cleaned, step)
+        elif last:
+            return (*cleaned, step), node, False
+    return cleaned, node, True
+
+
+def _child(node: Node, step: str | int) -> Node | None:
+    if isinstance(node.value, dict):
+        return node.value.get(str(step))
+    if isinstance(node.value, tuple) and isinstance(step, int) and step < len(node.value):
+        child: Node = node.value[step]
+        return child
+    return None
