@@ -1,0 +1,189 @@
+"""BERT (Devlin et al. 2019) with its two pretraining heads, as google-research/bert modeling.py computes it.
+
+Post-LayerNorm encoder, learned positions, exact gelu, LayerNorm epsilon 1e-12. The masked-word head runs at the masked
+positions only, which at 15 % masking saves most of the cost of the vocabulary.
+
+Shapes: B batch, S sequence, H hidden, A heads, V vocabulary, M masked positions of the whole batch.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pipeline.config import Architecture
+
+LAYER_NORM_EPSILON = 1e-12
+INITIAL_STD = 0.02
+TOKEN_TYPES = 2
+
+
+class Embeddings(nn.Module):
+    """Word + position + type, normalised."""
+
+    def __init__(self, architecture: Architecture, vocabulary_size: int) -> None:
+        super().__init__()
+        hidden = architecture.hidden
+        self.word = nn.Embedding(vocabulary_size, hidden)
+        self.position = nn.Embedding(architecture.max_positions, hidden)
+        self.token_type = nn.Embedding(TOKEN_TYPES, hidden)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.dropout = nn.Dropout(architecture.dropout)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        """int64 [B, S], int64 [B, S] → float [B, S, H]."""
+        positions = self.position.weight[: input_ids.shape[1]]  # [S, H], broadcast over the batch
+        return self.dropout(self.norm(self.word(input_ids) + positions + self.token_type(token_type_ids)))
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention over the tokens that are not padding, and its output projection."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        hidden = architecture.hidden
+        self.heads = architecture.heads
+        self.query = nn.Linear(hidden, hidden)
+        self.key = nn.Linear(hidden, hidden)
+        self.value = nn.Linear(hidden, hidden)
+        self.output = nn.Linear(hidden, hidden)
+        self.dropout = architecture.dropout
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """float [B, S, H], bool [B, 1, 1, S] (True: may be looked at; None: everything) → float [B, S, H]."""
+        query, key, value = (self._split(project(hidden)) for project in (self.query, self.key, self.value))
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
+        )  # [B, A, S, H / A], scaled by 1 / sqrt(H / A)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, S, H]
+
+    def _split(self, projected: Tensor) -> Tensor:
+        return projected.unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, S, H] → [B, A, S, H / A]
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each with dropout, residual and LayerNorm after it."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        hidden = architecture.hidden
+        intermediate = architecture.intermediate or 4 * hidden
+        self.attention = Attention(architecture)
+        self.attention_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.intermediate = nn.Linear(hidden, intermediate)
+        self.output = nn.Linear(intermediate, hidden)
+        self.output_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.dropout = nn.Dropout(architecture.dropout)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """float [B, S, H] → float [B, S, H]."""
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
+        widened = F.gelu(self.intermediate(hidden))  # [B, S, intermediate]
+        return self.output_norm(hidden + self.dropout(self.output(widened)))
+
+
+class Bert(nn.Module):
+    """The encoder and its pooler."""
+
+    def __init__(self, architecture: Architecture, vocabulary_size: int) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.vocabulary_size = vocabulary_size
+        self.embeddings = Embeddings(architecture, vocabulary_size)
+        self.layers = nn.ModuleList(Layer(architecture) for _ in range(architecture.layers))
+        self.pooler = nn.Linear(architecture.hidden, architecture.hidden)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → hidden states float [B, S, H]."""
+        # Without padding the mask changes nothing, and attention without one is faster.
+        mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
+        hidden: Tensor = self.embeddings(input_ids, token_type_ids)
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        return hidden
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """float [B, S, H] → float [B, H]: tanh of a projection of the first token."""
+        return torch.tanh(self.pooler(hidden[:, 0]))
+
+
+class MaskedWordHead(nn.Module):
+    """Projection, gelu, LayerNorm, then the word embeddings transposed and a bias of their own."""
+
+    def __init__(self, hidden: int, vocabulary_size: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(hidden, hidden)
+        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+
+    def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
+        """float [M, H], float [V, H] → logits float [M, V]."""
+        return F.linear(self.norm(F.gelu(self.transform(hidden))), words, self.bias)
+
+
+class BertForPretraining(nn.Module):
+    """Encoder with the masked-word head and, for sentence_task nsp, the next-sentence head."""
+
+    def __init__(self, architecture: Architecture, vocabulary_size: int, sentence_task: str) -> None:
+        super().__init__()
+        self.encoder = Bert(architecture, vocabulary_size)
+        self.masked_words = MaskedWordHead(architecture.hidden, vocabulary_size)
+        self.next_sentence = nn.Linear(architecture.hidden, 2) if sentence_task != "none" else None
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor, masked_positions: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of the masked words, float [M, V], and of the next sentence, float [B, 2] (None without that task).
+
+        `masked_positions` int64 [M] index the flattened batch: row × S + position.
+        """
+        hidden = self.encoder(input_ids, token_type_ids, attention_mask)
+        chosen = hidden.flatten(0, 1).index_select(0, masked_positions)  # [M, H]
+        words = self.masked_words(chosen, self.encoder.embeddings.word.weight)
+        return words, None if self.next_sentence is None else self.next_sentence(self.encoder.pool(hidden))
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of one batch, each a scalar tensor."""
+
+    total: Tensor
+    """sum of the two: what is minimised"""
+    masked_words: Tensor
+    """mean negative log likelihood over the masked positions of the batch"""
+    next_sentence: Tensor | None
+    """mean over the rows of the batch"""
+
+
+def pretraining_losses(
+    word_logits: Tensor, masked_ids: Tensor, sentence_logits: Tensor | None, labels: Tensor | None
+) -> Losses:
+    """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
+
+    float [M, V], int64 [M] (−100: a filler that counts for nothing), float [B, 2] or None, int64 [B] or None.
+    """
+    words = F.cross_entropy(word_logits.float(), masked_ids, ignore_index=-100)
+    if sentence_logits is None or labels is None:
+        return Losses(words, words, None)
+    sentences = F.cross_entropy(sentence_logits.float(), labels)
+    return Losses(words + sentences, words, sentences)
+
+
+@torch.no_grad()
+def initialize(module: nn.Module, seed: int) -> None:
+    """Set every parameter as modeling.py does: matrices from a normal of std .02 cut off at two std, biases 0, gains 1.
+
+    A generator of its own on the CPU: equal seeds give equal weights on every device, whatever was drawn before.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False):
+            if parameter.ndim > 1:
+                drawn = torch.empty(parameter.shape)
+                nn.init.trunc_normal_(
+                    drawn, std=INITIAL_STD, a=-2 * INITIAL_STD, b=2 * INITIAL_STD, generator=generator
+                )
+                parameter.copy_(drawn)
+            else:
+                parameter.fill_(1.0 if isinstance(part, nn.LayerNorm) and name == "weight" else 0.0)

@@ -1,0 +1,70 @@
+"""Where a model trains: one small interface, one module per kind of device. The loop does not know which it has.
+
+A step's random numbers (dropout) come from `seed_step(seed, step)`, a pure function, so that no generator's state has
+to be saved or restored for an exact resume.
+"""
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import torch
+
+from pipeline.errors import TrainingError
+
+
+class Device(Protocol):
+    """What the loops need of a device."""
+
+    kind: str
+    """cpu or cuda"""
+    torch_device: torch.device
+
+    @property
+    def name(self) -> str:
+        """What a person calls it: the processor's or the card's model."""
+        ...
+
+    def autocast(self, precision: str) -> AbstractContextManager[object]:
+        """A block in which matrix products run in `precision`, fp32 or bf16."""
+        ...
+
+    def seed_step(self, seed: int, step: int) -> None:
+        """Set the generators of dropout for this step."""
+        ...
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on this device."""
+        ...
+
+    def peak_memory_bytes(self) -> int:
+        """Most memory used so far: of the process (cpu) or of the card (cuda)."""
+        ...
+
+
+def open_device(kind: str, threads: int) -> Device:
+    """The device `cpu` or `cuda`; `auto` is cuda where there is one. `threads`: CPU threads of this process.
+
+    Raises:
+        TrainingError: cuda is asked for and there is none.
+    """
+    torch.set_num_threads(threads)
+    if kind == "cuda" or (kind == "auto" and torch.cuda.is_available()):
+        if not torch.cuda.is_available():
+            raise TrainingError(
+                "settings.training.device is cuda, but torch sees no CUDA device",
+                "Set it to cpu or auto, or install torch for this machine's CUDA.",
+            )
+        from model.devices.cuda import Cuda
+
+        return Cuda()
+    from model.devices.cpu import Cpu
+
+    return Cpu()
+
+
+def mixed_seed(seed: int, step: int) -> int:
+    """A 63-bit seed for this step; neighbouring steps get unrelated ones (the finaliser of splitmix64)."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + step + 1) * 0xBF58476D1CE4E5B9 & 0xFFFF_FFFF_FFFF_FFFF
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFF_FFFF_FFFF_FFFF
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & 0xFFFF_FFFF_FFFF_FFFF
+    return (mixed ^ mixed >> 31) >> 1
