@@ -119,7 +119,7 @@ class Recipe(Frozen):
     def _assets(self) -> Iterator[tuple[str, Frozen]]:
         """(asset name, configuration), in an order in which every asset stands after what it reads."""
         for name, source in self.corpus.sources.items():
-            files = FilesConfig(from_=source.from_)
+            files = FilesConfig(**{"from": source.from_})
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
                 licence = source.licence or _WIKIPEDIA_LICENCE
@@ -153,7 +153,7 @@ class Recipe(Frozen):
             yield (
                 f"task_data_{task}",
                 TaskDataConfig(
-                    task=task, define=self.finetuning.define.get(task), from_=self.finetuning.data.get(task)
+                    task=task, define=self.finetuning.define.get(task), **{"from": self.finetuning.data.get(task)}
                 ),
             )
         for task in self.finetuning.tasks:
@@ -313,8 +313,8 @@ def _without(tree: Node, keys: Iterable[str]) -> Node:
 def _recipe(name: str, tree: Node, file: Path) -> Recipe:
     problems = [
         _problem(tree, path, "there is no such key, so null deletes nothing", None, _suggestion(path))
-        for path, node in yamlfile.nulls(tree)
-        if path[-1] not in _known_keys(path) and node.file == file
+        for path in yamlfile.nulls(tree)
+        if path[-1] not in _known_keys(path)
     ]
     recipe: Recipe | None = None
     as_text: set[KeyPath] = set()
@@ -400,7 +400,7 @@ def _task_contradictions(finetuning: Finetuning, limit: int) -> Iterator[tuple[K
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
             yield ("finetuning", "data", task), "is no built-in task", None, todo
-    lengths = {("finetuning", "max_length"): finetuning.max_length}
+    lengths: dict[KeyPath, int] = {("finetuning", "max_length"): finetuning.max_length}
     for task, override in finetuning.overrides.items():
         lengths["finetuning", "overrides", task, "max_length"] = override.max_length or 0
     for at, length in lengths.items():
@@ -422,8 +422,11 @@ def _explain(tree: Node, detail: ErrorDetails) -> tuple[str, str]:
     path, node, found = yamlfile.find(tree, detail["loc"])
     value = node.text if found and not isinstance(node.value, dict | tuple) else None
     if detail["type"] == "extra_forbidden":
-        todo = _suggestion(path)
-        return _problem(tree, path, "unknown key", None, todo)
+        if path[-1] in _known_keys(path):  # of another member of the union
+            chosen = detail["loc"][-2]
+            todo = f"Remove one of the two; `{chosen}: null` deletes an inherited one."
+            return _problem(tree, path, f"does not go with {chosen}", None, todo)
+        return _problem(tree, path, "unknown key", None, _suggestion(path))
     if detail["type"] == "missing":
         return _problem(tree, path, "is missing", None, f"Write `{path[-1]}:`; null or a typo may have removed it.")
     rule = detail["msg"].removeprefix("Value error, ")

@@ -139,16 +139,16 @@ def plain(node: Node, as_text: Set[KeyPath] = frozenset(), at: KeyPath = ()) -> 
         return tuple(plain(v, as_text, (*at, i)) for i, v in enumerate(node.value))
     value = node.text if at in as_text else node.value
     if at and at[-1] == "path" and isinstance(value, str):
-        return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # noqa: PTH100 keeps symlinks
+        return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # keeps links
     return value
 
 
-def nulls(node: Node, at: KeyPath = ()) -> Iterator[tuple[KeyPath, Node]]:
-    """Every null of a map, with its key path."""
+def nulls(node: Node, at: KeyPath = ()) -> Iterator[KeyPath]:
+    """Key paths of every null of a map."""
     if isinstance(node.value, dict):
         for key, value in node.value.items():
             if value.value is None:
-                yield (*at, key), value
+                yield (*at, key)
             yield from nulls(value, (*at, key))
     if isinstance(node.value, tuple):
         for index, value in enumerate(node.value):

@@ -1,0 +1,423 @@
+"""Recipes: what loads, what is refused and how it is said, inheritance, stage configs, digests."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
+from pipeline.errors import RecipeError
+from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
+
+GOLDEN = Path(__file__).with_name("golden_digests.json")
+SMALL = """\
+name: small
+corpus:
+  sources:
+    books: {kind: books, from: {path: texts}}
+pretraining:
+  warmup_steps: 10
+  phases:
+    - {sequence_length: 128, steps: 100}
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        file = folder / f"{name.replace('__', '/')}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return folder
+
+
+def load(folder: Path, **files: str) -> Loaded:
+    return load_recipes(write(folder, **files))
+
+
+def refused(folder: Path, text: str) -> RecipeError:
+    loaded = load(folder, small=text)
+    assert loaded.recipes == {}
+    return loaded.errors["small"]
+
+
+# ── the recipes of this repository ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Loaded:
+    return load_recipes()
+
+
+def test_every_shipped_recipe_loads(shipped: Loaded) -> None:
+    assert shipped.errors == {}
+    assert {"demo", "demo_no_nsp", "bert_base", "bert_large"} <= set(shipped.recipes)
+
+
+def test_digests_of_demo_and_bert_base_are_those_on_record(shipped: Loaded) -> None:
+    """A new option with a default must not touch old work. After a change on purpose, write the file anew:
+    python -m tests.pipeline.test_recipe"""
+    assert digests(shipped) == json.loads(GOLDEN.read_text())
+
+
+def digests(loaded: Loaded) -> dict[str, dict[str, str]]:
+    chosen = [loaded.recipes["demo"], loaded.recipes["bert_base"]]
+    return {r.name: {asset: r.digest_for(asset) for asset in r.asset_names()} for r in chosen}
+
+
+def test_bert_base_is_the_papers(shipped: Loaded) -> None:
+    """Devlin et al. 2019, section 3 and appendix A.2: 1M steps of 256 sequences, 90 % at 128 tokens, ONE schedule."""
+    recipe = shipped.recipes["bert_base"]
+    first, second = recipe.config_for("pretrained_128"), recipe.config_for("pretrained_512")
+    assert isinstance(first, PretrainConfig) and isinstance(second, PretrainConfig)
+    assert (first.first_step, first.steps, first.schedule_steps) == (0, 900_000, 1_000_000)
+    assert (second.first_step, second.steps, second.schedule_steps) == (900_000, 100_000, 1_000_000)
+    assert (first.batch_size, first.learning_rate, first.warmup_steps, first.weight_decay) == (256, 1e-4, 10_000, 0.01)
+    assert (first.max_predictions_per_seq, second.max_predictions_per_seq) == (20, 80)
+    sizes = first.architecture
+    assert (sizes.layers, sizes.hidden, sizes.heads, sizes.max_positions, sizes.dropout) == (12, 768, 12, 512, 0.1)
+    large = shipped.recipes["bert_large"].architecture
+    assert (large.layers, large.hidden, large.heads) == (24, 1024, 16)
+    squad = recipe.config_for("finetuned_squad1_1")
+    assert isinstance(squad, FinetuneConfig)
+    assert (squad.max_length, squad.learning_rate, squad.epochs, squad.batch_size) == (384, 5e-5, 3, 32)
+    assert set(recipe.finetuning.tasks) == set(BUILT_IN_TASKS)
+
+
+def test_child_of_demo_differs_where_it_says_so_and_nowhere_else(shipped: Loaded) -> None:
+    demo, child = shipped.recipes["demo"], shipped.recipes["demo_no_nsp"]
+    changed = {name for name in demo.asset_names() if demo.digest_for(name) != child.digest_for(name)}
+    assert changed == {"pretraining_shards_128", "pretrained_128", "release", "benchmark_report"}
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_reads_yaml_1_2(tmp_path: Path) -> None:
+    text = SMALL.replace(
+        "{kind: books, from: {path: texts}}",
+        "{kind: books, language: no, licence: 2024-01-31, from: {path: texts}}\n"
+        "    wiki: {kind: wikipedia, from: {wiki: dewiki, dump: 20260101}}\n"
+        f"    net: {{kind: books, from: {{url: 'https://a.example/b', sha256: {'1' * 64}}}}}",
+    ).replace("warmup_steps: 10", "warmup_steps: 1e1\n  learning_rate: 1e-4\n  weight_decay: 0")
+    recipe = load(tmp_path, small=text).get("small")
+    books, wiki, net = (recipe.corpus.sources[name] for name in ("books", "wiki", "net"))
+    assert (books.language, books.licence) == ("no", "2024-01-31")
+    assert wiki.from_.plain() == {"wiki": "dewiki", "dump": "20260101"}
+    assert net.from_.plain()["sha256"] == "1" * 64
+    assert (recipe.pretraining.warmup_steps, recipe.pretraining.learning_rate) == (10, 1e-4)
+    assert recipe.path == tmp_path / "small.yaml"
+
+
+def test_one_bad_file_leaves_the_others_and_comparisons_are_no_recipes(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        small=SMALL,
+        paper__other=SMALL.replace("small", "other"),
+        bad="name: [",
+        comparisons__sizes="members: [small]",
+    )
+    assert set(loaded.recipes) == {"small", "other"}
+    assert set(loaded.errors) == {"bad"}
+    with pytest.raises(RecipeError, match=r"bad\.yaml:\d"):
+        loaded.get("bad")
+    with pytest.raises(RecipeError, match="Did you mean small"):
+        loaded.get("smal")
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "said"),
+    [
+        ({"small": SMALL.replace("name: small", "name: smal")}, "small", "small.yaml:1: name: is not the file's name"),
+        ({"small": SMALL.replace("name: small\n", "")}, "small", "name: is missing"),
+        ({"a-b": SMALL.replace("small", "a-b")}, "a-b", "a-b can't be a recipe's name"),
+        ({"comparisons": SMALL.replace("small", "comparisons")}, "comparisons", "is reserved"),
+        ({"small": SMALL, "sub__small": SMALL}, "small", "two files make a recipe small"),
+        ({"small": ""}, "small", "no map of keys"),
+        ({"small": "- name"}, "small", "no map of keys"),
+        ({"small": SMALL + "name: small\n"}, "small", "small.yaml:9: key name stands twice, first on line 1"),
+        ({"small": SMALL + "corpus: &a {x: *a}\n"}, "small", "small.yaml:9"),
+        ({"small": SMALL + "description: !!python/name:os.system x\n"}, "small", "small.yaml:9: tag"),
+        ({"small": SMALL + "description: 'a\n"}, "small", "not YAML"),
+    ],
+)
+def test_files_that_are_no_recipe(tmp_path: Path, files: dict[str, str], name: str, said: str) -> None:
+    loaded = load(tmp_path, **files)
+    assert name not in loaded.recipes
+    assert said in loaded.errors[name].what and loaded.errors[name].todo
+
+
+def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
+    (tmp_path / "other.yml").write_text(SMALL)
+    errors = load_recipes(tmp_path).errors
+    assert "not UTF-8 at byte 9" in errors["latin"].what
+    assert "Rename it to other.yaml" in errors["other"].todo
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "todo"),
+    [
+        # file, line, key path, rule and value, and what to do
+        ("steps: 10", "step: 10", "small.yaml:6: pretraining.warmup_step: unknown key", "Did you mean warmup_steps?"),
+        ("pretraining:", "pretrainig:", "small.yaml:5: pretrainig: unknown key", "Did you mean pretraining?"),
+        ("path: texts", "pth: texts", "small.yaml:4: corpus.sources.books.from: `from` names one of", "Correct"),
+        (
+            "path: texts",
+            "path: texts, wheel: a",
+            "small.yaml:4: corpus.sources.books.from.wheel: does not go with path",
+            "one",
+        ),
+        ("path: texts", "url: 'https://a/b'", "small.yaml:4: corpus.sources.books.from.sha256: is missing", "sha256"),
+        ("steps: 100", "steps: 0", "small.yaml:8: pretraining.phases.0.steps: input should be greater", "Correct"),
+        ("steps: 100", "steps: many", "valid integer (it is many)", "Correct"),
+        ("steps: 100", "steps: '100'", "pretraining.phases.0.steps: input should be a valid integer (it is 100)", ""),
+        ("steps: 100", "steps: true", "valid integer (it is true)", ""),
+        ("steps: 100", "steps: 1.5", "valid integer (it is 1.5)", ""),
+        ("warmup_steps: 10", "learning_rate: .nan", "learning_rate: input should be a finite number", ""),
+        ("warmup_steps: 10", "bias_correction: no", "bias_correction: input should be a valid boolean (it is no)", ""),
+        ("kind: books", "kind: book", "kind: input should be 'wikipedia' or 'books' (it is book)", "Correct"),
+        ("kind: books, ", "", "corpus.sources.books.kind: is missing", "Write `kind:`"),
+        ("warmup_steps: 10", "warmup_steps: 100", "small.yaml:5: pretraining: warmup_steps 100 is not below", ""),
+        # impossible together
+        (
+            "length: 128",
+            "length: 1024",
+            "phases.0.sequence_length: is above architecture.max_positions 512",
+            "Lower it",
+        ),
+        ("steps: 100", "steps: 100, max_predictions_per_seq: 127", "more than a sequence of 128 has tokens", "Lower"),
+        ("path: texts", "wiki: enwiki", "a wiki's dump is no source of kind books", "kind: wikipedia"),
+        ("warmup_steps: 10", "schedule: per_phase\n  warmup_steps: 100", "not below the 100 steps of the phase", ""),
+        ("    - {sequence", "    - {sequence_length: 128, steps: 1}\n    - {sequence", "same sequence_length", ""),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [sst]}",
+            "small.yaml:2: finetuning.tasks.0: is no task",
+            "sst2?",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], max_length: 600}",
+            "finetuning.max_length: is ab",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {data: {cola: {path: x}}}",
+            "data names cola, which `tasks` does",
+            "",
+        ),
+        ("name: small", "name: small\nvocabulary: {size: 104, layout: bert}", "layout bert needs more than 104", "Rai"),
+        ("name: small", "name: small\nshards: {mask_random_keep: [1, 1, 0]}", "the three shares must make 1", ""),
+        ("name: small", "name: small\nshards: {mask_random_keep: [1, null, 0]}", "mask_random_keep.1", ""),
+        ("name: small", "name: small\narchitecture: {hidden: 100}", "hidden 100 is not a multiple of heads 12", ""),
+        ("name: small", "name: small\narchtecture: null", "archtecture: there is no such key", "architecture?"),
+    ],
+)
+def test_bad_values_are_refused_with_file_line_key_rule_value(
+    tmp_path: Path, old: str, new: str, what: str, todo: str
+) -> None:
+    assert old in SMALL
+    error = refused(tmp_path, SMALL.replace(old, new, 1))
+    assert what in error.what
+    assert todo in error.todo
+
+
+def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) -> None:
+    wikis = "{kind: wikipedia, from: {wiki: enwiki}}\n    again: {kind: wikipedia, from: {wiki: enwiki}}"
+    assert "same wiki: enwiki" in refused(tmp_path, SMALL.replace("{kind: books, from: {path: texts}}", wikis)).what
+    task = "finetuning: {tasks: [text], define: {text: {files: {train: {path: a}}}}}\n"
+    error = refused(tmp_path, SMALL.replace("books:", "task_data:") + task)
+    assert "two assets are named task_data_text" in error.what
+
+
+def test_a_source_may_be_called_like_a_kind_of_origin(tmp_path: Path) -> None:
+    error = refused(tmp_path, SMALL.replace("books: {kind: books", "wiki: {kind: nooks"))
+    assert "small.yaml:4: corpus.sources.wiki.kind" in error.what
+
+
+# ── inheritance ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PARENT = SMALL.replace("small", "parent").replace(
+    "pretraining:", "finetuning: {tasks: [cola, rte], epochs: 2}\ndescription: A parent.\npretraining:"
+)
+
+
+def test_maps_merge_deep_lists_and_scalars_replace_null_deletes(tmp_path: Path) -> None:
+    child = """\
+name: child
+extends: parent
+corpus:
+  sources: {books: null, more: {kind: books, from: {path: more}}}
+pretraining: {phases: [{sequence_length: 64, steps: 20}]}
+finetuning: {tasks: [sst2], epochs: null}
+"""
+    loaded = load(tmp_path, parent=PARENT, child=child)
+    assert loaded.errors == {}
+    recipe = loaded.recipes["child"]
+    assert set(recipe.corpus.sources) == {"more"}
+    assert [phase.sequence_length for phase in recipe.pretraining.phases] == [64]
+    assert recipe.pretraining.warmup_steps == 10  # from the parent
+    assert (recipe.finetuning.tasks, recipe.finetuning.epochs) == (("sst2",), 3)  # deleted: the default is back
+    assert recipe.description == ""  # name and description are the child's own
+    assert loaded.recipes["parent"].finetuning.epochs == 2
+
+
+def test_chains_and_folders(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        a__parent=PARENT,
+        b__middle="name: middle\nextends: parent\npretraining: {warmup_steps: 20, batch_size: 8}",
+        child="name: child\nextends: middle\npretraining: {batch_size: 16}",
+    )
+    recipe = loaded.recipes["child"]
+    assert (recipe.pretraining.warmup_steps, recipe.pretraining.batch_size) == (20, 16)
+    # a relative path starts where it is written
+    assert recipe.config_for("books_files").plain() == {"from": {"path": str(tmp_path / "a" / "texts")}}
+
+
+@pytest.mark.parametrize(
+    ("child", "what", "todo"),
+    [
+        ("extends: child", "child.yaml:2: extends goes in a circle: child → child", "Break"),
+        ("extends: other", "extends goes in a circle: child → other → child", "Break"),
+        ("extends: parnt", "child.yaml:2: extends parnt, which is no recipe", "Did you mean parent?"),
+        ("extends: broken", "extends broken, which can't be read", "Mend broken first"),
+        ("extends: parent\ncorpus: null", "corpus: is missing", "Write `corpus:`"),
+        ("extends: parent\ncorpus: {sources: {bocks: null}}", "child.yaml:3: corpus.sources.bocks: there is no", ""),
+        ("extends: parent\narchitecture: {max_positions: 64}", "parent.yaml:10: pretraining.phases.0.seq", "inherited"),
+        (
+            "extends: parent\ncorpus: {sources: {books: {from: {url: x}}}}",
+            "from.url: does not go with path",
+            "`path: null`",
+        ),
+    ],
+)
+def test_inheritance_that_is_refused(tmp_path: Path, child: str, what: str, todo: str) -> None:
+    files = {
+        "parent": PARENT,
+        "other": "name: other\nextends: child",
+        "broken": "name: 'broken",
+        "child": f"name: child\n{child}\n",
+    }
+    loaded = load(tmp_path, **files)
+    assert set(loaded.recipes) == {"parent"}
+    assert what in loaded.errors["child"].what
+    assert todo in loaded.errors["child"].todo
+
+
+# ── stage configs ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def two_phases(tmp_path: Path) -> Recipe:
+    text = """\
+name: two
+corpus:
+  held_out: 0.25
+  sources:
+    wiki: {kind: wikipedia, language: de, from: {wiki: dewiki}}
+    tales: {kind: books, licence: CC0-1.0, from: {path: tales.tab}, columns: {text: Body}}
+shards: {mask_rate: 0.1, sentence_task: none}
+pretraining:
+  schedule: per_phase
+  learning_rate: 2e-3
+  batch_size: 64
+  warmup_steps: 10
+  phases:
+    - {sequence_length: 30, steps: 70, batch_size: 128, warmup_steps: 5}
+    - {sequence_length: 512, steps: 30, learning_rate: 1e-3, max_predictions_per_seq: 76}
+finetuning:
+  tasks: [mine, cola]
+  define: {mine: {files: {train: {path: a.csv}}}}
+  data: {cola: {path: glue/CoLA}}
+  overrides: {cola: {epochs: 7, max_length: 64}}
+"""
+    return load(tmp_path, two=text).get("two")
+
+
+def test_asset_names_stand_after_what_they_read(two_phases: Recipe) -> None:
+    assert two_phases.asset_names() == (
+        *("wiki_dump", "wiki_text", "tales_files", "tales_text", "documents", "wordpiece_vocab"),
+        *("pretraining_shards_30", "pretraining_shards_512", "pretrained_30", "pretrained_512", "release"),
+        *("task_data_mine", "task_data_cola", "finetuned_mine", "finetuned_cola", "contamination", "benchmark_report"),
+    )
+    with pytest.raises(
+        RecipeError, match=r"no asset pretrained_128\n  → Did you mean pretrained_512\? It has: wiki_dump"
+    ):
+        two_phases.config_for("pretrained_128")
+
+
+def test_configs_hold_what_their_stage_reads(two_phases: Recipe) -> None:
+    config = two_phases.config_for
+    assert config("wiki_text").plain() == {"source": "wiki", "language": "de", "licence": "CC-BY-SA-4.0"}
+    assert config("tales_text").asked() == {"source": "tales", "licence": "CC0-1.0", "columns": {"text": "Body"}}
+    assert config("documents").plain() == {"held_out": 0.25, "min_characters": 100}
+    assert config("benchmark_report").asked() == {"recipe": "two", "tasks": ["mine", "cola"]}
+    first, second = config("pretraining_shards_30"), config("pretraining_shards_512")
+    assert isinstance(first, ShardsConfig) and isinstance(second, ShardsConfig)
+    assert (first.max_predictions_per_seq, second.max_predictions_per_seq) == (3, 76)  # ⌈0.1 × 30⌉, not ⌈3.0000…04⌉
+    mine, cola = config("task_data_mine"), config("task_data_cola")
+    assert isinstance(mine, TaskDataConfig) and mine.define and mine.from_ is None
+    assert isinstance(cola, TaskDataConfig) and cola.define is None and cola.from_
+    tuned = config("finetuned_cola")
+    assert isinstance(tuned, FinetuneConfig)
+    assert (tuned.epochs, tuned.max_length, tuned.batch_size) == (7, 64, 32)
+
+
+def test_schedule_per_phase(two_phases: Recipe) -> None:
+    first, second = two_phases.config_for("pretrained_30"), two_phases.config_for("pretrained_512")
+    assert isinstance(first, PretrainConfig) and isinstance(second, PretrainConfig)
+    assert (first.first_step, first.schedule_steps, first.warmup_steps) == (0, 70, 5)
+    assert (second.first_step, second.schedule_steps, second.warmup_steps) == (0, 30, 10)
+    assert (first.batch_size, first.learning_rate) == (128, 2e-3)
+    assert (second.batch_size, second.learning_rate) == (64, 1e-3)
+    assert first.sentence_task == "none"
+
+
+def test_every_override_is_a_field_of_the_stage() -> None:
+    assert set(FinetuningOverride.model_fields) <= set(FinetuneConfig.model_fields)
+
+
+# ── digests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_local_path_never_enters_a_digest_but_a_small_files_content_does(tmp_path: Path) -> None:
+    def digest(folder: Path, content: bytes | None, file: str = "tales.txt") -> str:
+        folder.mkdir()
+        if content is not None:
+            (folder / file).write_bytes(content)
+        text = SMALL.replace("path: texts", f"path: {folder / file}")
+        return load(folder, small=text).get("small").digest_for("books_files")
+
+    one = digest(tmp_path / "one", b"once upon a time")
+    assert digest(tmp_path / "two", b"once upon a time") == one
+    assert digest(tmp_path / "three", b"once upon a tide") != one
+    assert digest(tmp_path / "four", b"once upon a time", "other.txt") != one
+    big = b"x" * (1 << 20)
+    assert digest(tmp_path / "five", big) == digest(tmp_path / "six", None)  # not digested at load
+    declared = {"from": {"path": "tales.txt", "sha256": hashlib.sha256(b"once upon a time").hexdigest()}}
+    text = json.dumps(declared, sort_keys=True, separators=(",", ":"))
+    assert one == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_saying_a_default_changes_no_digest_and_a_number_changes_what_reads_it(tmp_path: Path) -> None:
+    def all_digests(text: str) -> dict[str, str]:
+        recipe = load(tmp_path, small=text).get("small")
+        return {asset: recipe.digest_for(asset) for asset in recipe.asset_names()}
+
+    plain = all_digests(SMALL)
+    assert all_digests(SMALL + "shards: {dupe_factor: 10}\nvocabulary: {size: 30522}\n") == plain
+    edited = all_digests(SMALL.replace("steps: 100", "steps: 101"))
+    assert {name for name in plain if plain[name] != edited[name]} == {"pretrained_128"}
+
+
+def test_a_digest_equals_that_of_the_config_where_no_local_file_is_named(shipped: Loaded) -> None:
+    recipe = shipped.recipes["demo"]
+    for asset in recipe.asset_names():
+        assert recipe.digest_for(asset) == recipe.config_for(asset).digest()
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps(digests(load_recipes()), indent=2) + "\n")
