@@ -1,0 +1,192 @@
+"""One Dagster asset: bring it up to date, say how far it is, show what came out.
+
+The work itself is `pipeline.build.build`; this file only translates between it and Dagster.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from pipeline import progress, suites
+from pipeline.build import Node, Outcome, ValidationFailed, build, open_store
+from pipeline.errors import BertError
+from pipeline.owners import Owner
+from pipeline.store import Record, Store
+
+OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
+FORCE, RECIPE, PROCESS = "bert/force", "bert/recipe", "bert/process"  # run tags
+
+Metadata = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How the assets of one stage look in Dagster."""
+
+    description: str
+    """first sentence: what the artifact is"""
+    kinds: frozenset[str]
+    metadata: Callable[[Record, Path], Metadata]
+    """what the asset's page shows, from the record and the published folder"""
+    pool: str | None = None
+    retry: dg.RetryPolicy | None = None
+
+
+def asset_of(node: Node, wiring: Wiring) -> dg.AssetsDefinition:
+    """The Dagster asset of a node."""
+
+    @dg.asset(
+        key=[node.recipe, node.name],
+        deps=[dg.AssetKey([source.recipe, source.name]) for source in node.inputs.values()],
+        group_name=node.recipe,
+        code_version=node.code_version,
+        description=wiring.description,
+        kinds=set(wiring.kinds),
+        owners=["team:bertworks"],
+        check_specs=check_specs(node),
+        pool=wiring.pool,
+        retry_policy=wiring.retry,
+        tags={"bert/stage": node.stage.name},
+    )
+    def body(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        yield from _materialize(context, node, wiring)
+
+    return body
+
+
+def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
+    """One Dagster check for each check of the stage's suite."""
+    key = dg.AssetKey([node.recipe, node.name])
+    return [
+        dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.severity == "critical")
+        for check in suites.SUITES[node.stage.name].checks
+    ]
+
+
+def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) -> Iterator[Any]:
+    run = context.instance.get_run_by_id(context.run_id)
+    tags = run.tags if run else {}
+    forced = tags.get(FORCE, "") in ("true", node.name)
+    context.instance.add_run_tags(context.run_id, {PROCESS: str(Owner.parent())})
+    store = open_store()
+    try:
+        with _ends_with_parent(), progress.listen(_Reporter(context, node)):
+            outcome = build(store, node, forced=forced)
+    except ValidationFailed as failed:
+        yield from check_results(node, failed.results, [])
+        raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
+    except BertError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    context.log.info(says(outcome))
+    yield from results_of(store, node, wiring, outcome.record)
+
+
+def says(outcome: Outcome) -> str:
+    """One line: made, or reused from where."""
+    record = outcome.record
+    if outcome.ran:
+        return f"{record.asset} made: version {record.version[:12]}"
+    return f"{record.asset} reused, nothing ran: version {record.version[:12]}"
+
+
+def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iterator[Any]:
+    """The events that tell Dagster what the asset is now."""
+    validation = record.body["validation"]
+    yield dg.MaterializeResult(
+        asset_key=dg.AssetKey([node.recipe, node.name]),
+        data_version=dg.DataVersion(record.version),
+        metadata=metadata_of(store, wiring, record),
+        check_results=list(check_results(node, validation["results"], record.body["waivers"])),
+    )
+
+
+def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
+    """What the asset's page shows: the stage's own numbers first, then version, record and size."""
+    folder = store.content(record.stage, record.version)
+    size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+    shown: Metadata = dict(wiring.metadata(record, folder))
+    shown |= {
+        "size_megabytes": round(size / 1e6, 3),
+        "seconds": record.seconds,
+        "version": record.version,
+        "record": record.digest,
+        "dagster/uri": str(folder),
+        "made_by": f"{record.stage} {record.body['code_version']}",
+    }
+    if record.body["reused"]:
+        origin = store.record(record.body["reused"])
+        shown["reused_from"] = f"{origin.recipe}/{origin.asset}"
+    return shown
+
+
+def check_results(node: Node, results: list[dict[str, Any]], waivers: list[dict[str, Any]]) -> Iterator[dg.AssetCheckResult]:
+    """A Dagster check result for every check of the suite; a waived failure shows as a warning with its reason."""
+    waived = {waiver["check"]: waiver for waiver in waivers}
+    for result in results:
+        waiver = waived.get(result["name"])
+        warn = result["severity"] != "critical" or waiver is not None
+        yield dg.AssetCheckResult(
+            asset_key=dg.AssetKey([node.recipe, node.name]),
+            check_name=result["name"],
+            passed=result["passed"],
+            severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
+            metadata={
+                "observed": str(result["observed"]),
+                "expected": str(result["expected"]),
+                **({"waived": f"{waiver['reason']} ({waiver['user']}, {waiver['time']})"} if waiver else {}),
+            },
+        )
+
+
+def results_table(results: list[dict[str, Any]]) -> dg.TableMetadataValue:
+    """All checks with what was observed and expected."""
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord({name: str(result[name]) for name in ("name", "passed", "severity", "observed", "expected")})
+            for result in results
+        ]
+    )
+
+
+class _Reporter:
+    """Puts a stage's progress into the run's log, and its measured values on the asset's plots."""
+
+    def __init__(self, context: dg.AssetExecutionContext, node: Node) -> None:
+        self.context, self.node, self.plotted = context, node, -1.0
+
+    def __call__(self, now: progress.Progress) -> None:
+        self.context.log.info(f"{self.node.name}: {now}")
+        share = now.done / now.total if now.total else 0.0
+        if now.measured and share - self.plotted >= 1 / OBSERVATIONS:
+            self.plotted = share
+            values = {name: float(value) for name, value in now.measured.items()}
+            key = dg.AssetKey([self.node.recipe, self.node.name])
+            self.context.log_event(dg.AssetObservation(key, metadata={now.unit.rstrip("s"): now.done, **values}))
+
+
+@contextmanager
+def _ends_with_parent(poll_seconds: float = 1.0) -> Iterator[None]:
+    """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good."""
+    parent, done = os.getppid(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(poll_seconds):
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(30)  # what training needs to save
+                if not done.is_set():
+                    os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

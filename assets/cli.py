@@ -1,0 +1,202 @@
+"""The `bert` command. Each command is a few lines here; reading commands need neither Dagster nor torch to start."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from assets import graph, reading
+from pipeline.build import accept as accept_check
+from pipeline.build import open_store
+from pipeline.errors import BertError, RecipeError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Recipes to benchmarked BERTs, with proof of how. Start with:  bert run demo",
+)
+Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+
+
+def main() -> NoReturn:
+    """Run the command; an error that a person can act on is printed without a traceback, with exit code 1."""
+    try:
+        app(standalone_mode=False)
+    except BertError as error:
+        if "--json" in sys.argv:
+            print(json.dumps({"error": error.what, "todo": error.todo}))
+        else:
+            print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of click
+            error.show()
+            sys.exit(error.exit_code)
+        raise
+    sys.exit(0)
+
+
+def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    """Print a value for a program or for a person."""
+    print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value))
+
+
+@app.command()
+def run(
+    target: Annotated[str, typer.Argument(metavar="RECIPE[/ASSET]", help="a whole recipe, or up to one asset")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, and why; write nothing")] = False,
+    force: Annotated[bool, typer.Option("--force", help="run the named asset (or all) anew and compare")] = False,
+    accept: Annotated[str, typer.Option(metavar="CHECK", help="publish the asset although this check failed")] = "",
+    reason: Annotated[str, typer.Option(help="why; stands in the record")] = "",
+    as_json: Json = False,
+) -> None:
+    """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
+    nodes, asset = graph.find(target)
+    recipe = target.partition("/")[0]
+    wanted = graph.upstream(asset) if asset else nodes
+    if accept:
+        if asset is None or not reason:
+            raise RecipeError("--accept needs RECIPE/ASSET and --reason TEXT", f'bert run {recipe}/ASSET --accept {accept} --reason "…"')
+        record = accept_check(open_store(), asset, accept, reason)
+        show({"record": record.digest, "version": record.version}, as_json, lambda v: f"accepted: {target} is version {v['version']}")
+        return
+    forced = ([asset.name] if asset else list(nodes)) if force else []
+    if dry_run:
+        show(reading.status(wanted, forced), as_json, reading.status_text)
+        return
+    from assets.run import run as run_assets
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    succeeded = run_assets(recipe, wanted, forced, say)
+    state = reading.status(wanted)
+    if as_json:
+        print(json.dumps({"succeeded": succeeded, **state}, indent=2))
+    elif succeeded:
+        print(f"\n{target} is up to date.  Next: bert report {recipe} · bert audit {recipe}/release · make ui")
+    if not succeeded:
+        print(f"\n{target} is not up to date; what is missing and why: bert status {recipe}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    target: Annotated[str, typer.Argument(metavar="[RECIPE]", help="all recipes if left out")] = "", as_json: Json = False
+) -> None:
+    """What each asset is now, what will rerun and why, and what may."""
+    if not target:
+        show(reading.overview(), as_json, reading.overview_text)
+        return
+    nodes, asset = graph.find(target)
+    show(reading.status(graph.upstream(asset) if asset else nodes), as_json, reading.status_text)
+
+
+@app.command()
+def audit(
+    target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")], as_json: Json = False
+) -> None:
+    """The exact chain behind an artifact, down to the bytes of the dump, from the store's records alone."""
+    show(reading.audit(target), as_json, reading.audit_text)
+
+
+@app.command()
+def verify(
+    target: Annotated[str, typer.Argument(metavar="[RECIPE/ASSET | FOLDER]", help="everything if left out")] = "",
+    as_json: Json = False,
+) -> None:
+    """Hash every file and record again; what is broken is set aside, and the next run makes it anew."""
+    found = reading.verify(target)
+    show(found, as_json, reading.verify_text)
+    if found["problems"]:
+        raise typer.Exit(1)
+
+
+@app.command(name="fill-mask")
+def fill_mask(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    text: Annotated[str, typer.Argument(help='words with [MASK], as "The capital of France is [MASK]."')],
+    top: Annotated[int, typer.Option(min=1, help="guesses per mask")] = 5,
+    as_json: Json = False,
+) -> None:
+    """What the released model puts in place of [MASK]."""
+    from model.fill_mask import fill_mask as guess
+
+    folder = reading.published(recipe, "release")
+    guesses = [[{"token": token, "probability": share} for token, share in mask] for mask in guess(folder, text, top)]
+    show({"text": text, "masks": guesses}, as_json, reading.fill_mask_text)
+
+
+@app.command()
+def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Json = False) -> None:
+    """The benchmark report of a recipe."""
+    folder = reading.published(recipe, "benchmark_report")
+    if as_json:
+        print((folder / "report.json").read_text(encoding="utf-8"))
+        return
+    print((folder / "report.md").read_text(encoding="utf-8"))
+    print(f"With plots: {folder / 'report.html'}")
+
+
+@app.command()
+def export(
+    target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET")],
+    folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet")],
+    as_json: Json = False,
+) -> None:
+    """Copy a published artifact into a folder, verified, with its lineage beside it."""
+    done = reading.export(target, folder)
+    show(done, as_json, lambda v: f"{v['asset']} version {v['version'][:12]}: {v['files']} files in {v['folder']}")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check versions, settings, disk, recipes, the store and Dagster, and say what to do."""
+    from assets.doctor import checks, text
+
+    found = checks()
+    show(found, as_json, text)
+    if any(check["state"] == "error" for check in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
+    """Dagster's UI with every recipe loaded; it has no login, so it listens on this machine only."""
+    import socket
+
+    from assets.dagster_home import prepare
+    from pipeline.stage import ROOT
+
+    with socket.socket() as probe:
+        if probe.connect_ex((host, port)) == 0:
+            raise BertError(f"something listens on {host}:{port} already", f"Stop it, or take another: bert ui --port {port + 1}")
+    prepare()
+    dagster = shutil.which("dagster", path=str(Path(sys.executable).parent)) or "dagster"
+    # A shell that starts us in the background makes us ignore Ctrl-C, and so would the server: it could not be stopped.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    server = subprocess.Popen([dagster, "dev", "-w", "workspace.yaml", "-h", host, "-p", str(port)], cwd=ROOT)
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    try:
+        raise typer.Exit(server.wait())
+    except KeyboardInterrupt:
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()

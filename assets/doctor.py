@@ -1,0 +1,103 @@
+"""`bert doctor`: what is wrong on this machine, and what to do about it."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from assets import graph
+from pipeline.build import open_store
+from pipeline.errors import BertError
+from pipeline.settings import settings
+from pipeline.stage import ROOT
+
+LOW_DISK_GB = 5
+Check = dict[str, Any]
+
+
+def checks() -> list[Check]:
+    """Every check as {name, state: ok | warning | error, found, todo}."""
+    found = [_python(), *_versions()]
+    try:
+        chosen = settings()
+    except BertError as error:
+        return [*found, _check("settings", "error", error.what, error.todo)]
+    found.append(_check("settings", "ok", os.environ.get("BERT_SETTINGS", "settings.yaml")))
+    return [*found, _disk(chosen.home_path), _writable(), *_recipes(), _leftovers(), _dagster_runs()]
+
+
+def _check(name: str, state: str, found: str, todo: str = "") -> Check:
+    return {"name": name, "state": state, "found": found, "todo": todo}
+
+
+def _python() -> Check:
+    good = sys.version_info[:2] == (3, 11)
+    return _check("python", "ok" if good else "error", platform.python_version(), "" if good else "bertworks is locked for Python 3.11.")
+
+
+def _versions() -> list[Check]:
+    """Installed versions against requirements.lock."""
+    lock = ROOT / "requirements.lock"
+    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", lock.read_text(encoding="utf-8"), re.M)) if lock.exists() else {}
+    wrong = []
+    for name, wanted in pins.items():
+        try:
+            installed = version(name).partition("+")[0]
+        except PackageNotFoundError:
+            installed = "nothing"
+        if installed != wanted:
+            wrong.append(f"{name} {installed} (locked {wanted})")
+    if wrong:
+        return [_check("versions", "warning", ", ".join(wrong[:5]), "pip install -r requirements.lock")]
+    return [_check("versions", "ok", f"{len(pins)} packages as in requirements.lock")]
+
+
+def _disk(home: Any) -> Check:
+    there = next(p for p in (home, *home.parents) if p.exists())
+    free = shutil.disk_usage(there).free / 1e9
+    low = free < LOW_DISK_GB
+    todo = f"Below {LOW_DISK_GB} GB: free some, or set `home` in settings.yaml to another disk." if low else ""
+    return _check("disk", "warning" if low else "ok", f"{free:.1f} GB free for {home}", todo)
+
+
+def _writable() -> Check:
+    store = open_store()
+    there = next(p for p in (store.home, *store.home.parents) if p.exists())
+    if os.access(there, os.W_OK):
+        return _check("store", "ok", str(store.home))
+    return _check("store", "warning", f"{store.home} is read-only", "status, audit, verify and report work; to run, set BERT_HOME to a writable folder.")
+
+
+def _recipes() -> list[Check]:
+    loaded = graph.load()
+    broken = [_check(f"recipe {name}", "error", e.what, e.todo) for name, e in sorted(loaded.errors.items())]
+    return [_check("recipes", "ok", ", ".join(sorted(loaded.recipes))), *broken]
+
+
+def _leftovers() -> Check:
+    """Staging whose owner is dead; the next run sweeps it."""
+    left = open_store().leftovers()
+    return _check("leftovers", "warning" if left else "ok", f"{len(left)} of dead owners", "The next bert run sweeps them." if left else "")
+
+
+def _dagster_runs() -> Check:
+    """Runs that Dagster believes alive and whose process is dead."""
+    if not (settings().dagster_home_path / "dagster.yaml").exists():
+        return _check("dagster", "ok", "no run yet")
+    from assets.dagster_home import end_dead_runs, instance
+
+    with instance() as opened:
+        ended = end_dead_runs(opened)
+    return _check("dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process")
+
+
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
+
+
+def text(found: list[Check]) -> str:
+    """A line per check, and the next step where one is needed."""
+    lines = [f"{_MARKS[c['state']]} {c['name']:16} {c['found']}" + (f"\n{'':19}→ {c['todo']}" if c["todo"] else "") for c in found]
+    return "\n".join(lines)

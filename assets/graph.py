@@ -1,0 +1,104 @@
+"""The graph of a recipe: which assets it has, which stage makes each, and what each reads. Knows nothing of Dagster, so
+that `bert status` and `bert audit` need not load it.
+"""
+
+from collections.abc import Mapping
+
+from model import contamination, finetuning, pretraining, release, report, tasks
+from pipeline import books, documents, shards, sources, vocabulary, wikipedia
+from pipeline.build import Node
+from pipeline.errors import RecipeError
+from pipeline.recipe import Loaded, Recipe, load_recipes
+from pipeline.stage import Stage
+
+STAGES: tuple[Stage, ...] = (
+    sources.STAGE,
+    wikipedia.STAGE,
+    books.STAGE,
+    documents.STAGE,
+    vocabulary.STAGE,
+    shards.STAGE,
+    pretraining.STAGE,
+    release.STAGE,
+    tasks.STAGE,
+    finetuning.STAGE,
+    contamination.STAGE,
+    report.STAGE,
+)
+
+
+def nodes(recipe: Recipe) -> dict[str, Node]:
+    """All assets of a recipe by name, each after what it reads."""
+    made: dict[str, Node] = {}
+
+    def add(name: str, stage: Stage, **inputs: str) -> str:
+        config, declared = recipe.config_for(name), recipe.digest_for(name)
+        made[name] = Node(recipe.name, name, stage, config, declared, {k: made[v] for k, v in inputs.items()})
+        return name
+
+    texts = {}
+    for name, source in recipe.corpus.sources.items():
+        if source.kind == "wikipedia":
+            texts[name] = add(f"{name}_text", wikipedia.STAGE, dump=add(f"{name}_dump", sources.STAGE))
+        else:
+            texts[name] = add(f"{name}_text", books.STAGE, files=add(f"{name}_files", sources.STAGE))
+    corpus = add("documents", documents.STAGE, **texts)
+    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus)
+    last: dict[str, str] = {}  # the phase before, under the input name that the stage gives it
+    for phase in recipe.pretraining.phases:
+        length = phase.sequence_length
+        pairs = add(f"pretraining_shards_{length}", shards.STAGE, documents=corpus, wordpiece_vocab=words)
+        read = {"pretraining_shards": pairs, "wordpiece_vocab": words, **last}
+        last = {"previous": add(f"pretrained_{length}", pretraining.STAGE, **read)}
+    pretrained = last["previous"]
+    add("release", release.STAGE, pretrained=pretrained, wordpiece_vocab=words)
+    data, tuned = {}, {}
+    for task in recipe.finetuning.tasks:
+        data[f"task_data_{task}"] = add(f"task_data_{task}", tasks.STAGE)
+        tuned[f"finetuned_{task}"] = add(
+            f"finetuned_{task}",
+            finetuning.STAGE,
+            task_data=f"task_data_{task}",
+            pretrained=pretrained,
+            wordpiece_vocab=words,
+        )
+    overlap = add("contamination", contamination.STAGE, documents=corpus, **data)
+    add("benchmark_report", report.STAGE, pretrained=pretrained, contamination=overlap, **tuned)
+    return made
+
+
+def load() -> Loaded:
+    """Every recipe of the checkout."""
+    return load_recipes()
+
+
+def find(path: str) -> tuple[dict[str, Node], Node | None]:
+    """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset.
+
+    Raises RecipeError naming what exists, or with the recipe's own error.
+    """
+    name, _, asset = path.partition("/")
+    loaded = load()
+    if name in loaded.errors:
+        raise loaded.errors[name]
+    if name not in loaded.recipes:
+        raise RecipeError(f"there is no recipe {name!r}", f"Recipes: {', '.join(sorted(loaded.recipes)) or 'none'}.")
+    graph = nodes(loaded.recipes[name])
+    if not asset:
+        return graph, None
+    if asset not in graph:
+        raise RecipeError(f"recipe {name} has no asset {asset!r}", f"Its assets: {', '.join(graph)}.")
+    return graph, graph[asset]
+
+
+def upstream(node: Node) -> Mapping[str, Node]:
+    """The node and everything that it needs, by name, inputs first."""
+    found: dict[str, Node] = {}
+
+    def visit(current: Node) -> None:
+        for source in current.inputs.values():
+            visit(source)
+        found.setdefault(current.name, current)
+
+    visit(node)
+    return found

@@ -1,0 +1,251 @@
+"""What the reading commands of `bert` answer, as plain values and as text. From records and manifests alone: Dagster's
+database may be gone, and the store may be read-only.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from assets import graph
+from pipeline import atomic, lineage
+from pipeline.build import Node, needed, open_store, usable
+from pipeline.errors import BertError, RecipeError, StoreError
+from pipeline.store import Record, Store
+
+Plain = dict[str, Any]
+
+
+# ── status ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def status(nodes: Mapping[str, Node], forced: Sequence[str] = ()) -> Plain:
+    """State of each asset: `up to date`, `known` (answered without a step), `will run`, `may run`, or `error`."""
+    store = open_store()
+    rows: list[Plain] = []
+    running: set[str] = set()
+    for name, node in nodes.items():
+        above = [source.name for source in node.inputs.values() if source.name in running]
+        record = _pointer(store, node)
+        row: Plain = {"asset": name, "version": record.version if record else None, **_facts(store, record)}
+        try:
+            if above:
+                row |= {"state": "may run", "why": f"after {', '.join(above)}"}
+            else:
+                need = needed(store, node, forced=name in forced)
+                state = "up to date" if need.up_to_date else "will run" if need.must_run else "known"
+                row |= {"state": state, "why": need.why}
+        except BertError as error:
+            row |= {"state": "error", "why": error.what, "todo": error.todo}
+        if row["state"] in ("will run", "may run", "error"):
+            running.add(name)
+        rows.append(row)
+    return {"recipe": next(iter(nodes.values())).recipe, "assets": rows}
+
+
+def _pointer(store: Store, node: Node) -> Record | None:
+    return store.pointer(node.recipe, node.name)
+
+
+def _facts(store: Store, record: Record | None) -> Plain:
+    if record is None:
+        return {"size_bytes": None, "finished": None, "failed_checks": []}
+    try:
+        size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+    except StoreError:
+        size = None
+    return {"size_bytes": size, "finished": record.body["finished"], "failed_checks": usable(record)}
+
+
+_MARKS = {"up to date": "✓", "known": "✓", "will run": "▸", "may run": "·", "error": "✗"}
+
+
+def status_text(found: Plain) -> str:
+    """A line per asset: state, version, size, age, and why."""
+    width = max(len(row["asset"]) for row in found["assets"])
+    lines = []
+    for row in found["assets"]:
+        version = row["version"][:12] if row["version"] else "–"
+        size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
+        why = f"  {row['why']}" if row["why"] else ""
+        todo = f"\n{'':{width + 4}}→ {row['todo']}" if row.get("todo") else ""
+        lines.append(
+            f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}{todo}"
+        )
+    count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
+    told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
+    following = "" if count["will run"] + count["may run"] + count["known"] == 0 else f"  Next: bert run {found['recipe']}"
+    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
+
+
+def overview() -> Plain:
+    """Every recipe with its number of assets and of those that were ever made, and every recipe that can't be used."""
+    loaded, store = graph.load(), open_store()
+    recipes = []
+    for name, recipe in sorted(loaded.recipes.items()):
+        made = [node for node in graph.nodes(recipe).values() if _pointer(store, node)]
+        recipes.append({"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description})
+    errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
+    return {"recipes": recipes, "errors": errors}
+
+
+def overview_text(found: Plain) -> str:
+    """A line per recipe."""
+    lines = [f"{r['recipe']:20} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]]
+    lines += [f"✗ {e['recipe']}: {e['error']}\n  → {e['todo']}" for e in found["errors"]]
+    return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE"])
+
+
+# ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def audit(target: str) -> Plain:
+    """The chain behind `RECIPE/ASSET` (its current record) or the digest of a record. Raises StoreError if it can't be
+    proven, RecipeError if the asset was never made."""
+    store = open_store()
+    record = store.record(target) if _is_digest(target) else _record(store, target)
+    return {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "chain": [s.plain() for s in lineage.audit(store, record)]}
+
+
+def _is_digest(target: str) -> bool:
+    return len(target) == 64 and all(c in "0123456789abcdef" for c in target)
+
+
+def _record(store: Store, target: str) -> Record:
+    """The current record of `RECIPE/ASSET`; the recipe's YAML need not exist any more."""
+    recipe, _, asset = target.partition("/")
+    record = store.pointer(recipe, asset) if asset else None
+    if record is None:
+        made = sorted(path.stem for path in (store.home / "assets" / recipe).glob("*.json")) if recipe else []
+        raise RecipeError(
+            f"{target}: the store has no such artifact" + (f"; {recipe} has {', '.join(made)}" if made else ""),
+            f"Make it: bert run {target}" if asset else f"Name an asset, for example: bert audit {recipe}/release",
+        )
+    return record
+
+
+def audit_text(found: Plain) -> str:
+    """The chain, one block per artifact."""
+    lines = [f"{found['asset']}  version {found['version']}", f"chain of {len(found['chain'])} artifacts, from records alone:"]
+    names = {step["record"]: step["asset"] for step in found["chain"]}
+    for step in found["chain"]:
+        git = step["git"]
+        commit = f"{(git['commit'] or 'unknown')[:12]}{' with changes' if git['dirty'] else ''}"
+        results = step["validation"]["results"]
+        failed = [r["name"] for r in results if not r["passed"]]
+        lines += [
+            "",
+            f"■ {step['asset']}  ({step['recipe']})",
+            f"    version  {step['version']}",
+            f"    record   {step['record']}",
+            f"    code     {step['stage']} {step['code_version']}, commit {commit}",
+            f"    made     {step['finished']} by {step['user']} on {step['host']}" + (f", reused {step['reused'][:12]}" if step["reused"] else ""),
+            f"    config   {json.dumps(step['asked'], ensure_ascii=False, sort_keys=True)}",
+            f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
+            f"    checks   {len(results) - len(failed)} of {len(results)} passed" + (f", failed: {', '.join(failed)}" if failed else ""),
+        ]
+        lines += [f"    waived   {w['check']}: {w['reason']} ({w['user']}, {w['time']})" for w in step["waivers"]]
+        lines += [f"    file     {f['path']}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}" for f in step["files"]]
+        if not step["files"]:
+            lines.append("    file     content is not in the store; the record stands")
+    return "\n".join(lines)
+
+
+# ── verify and export ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def verify(target: str) -> Plain:
+    """Everything in the store, one asset's whole chain, or an exported folder."""
+    if target and Path(target).is_dir():
+        return _verify_folder(Path(target))
+    store = open_store()
+    if not target:
+        checked = store.verify()
+    else:
+        chain = list(lineage.ancestors(store, _record(store, target)))
+        checked = [problem for r in {(r.stage, r.version): r for r in chain}.values() for problem in store.verify_version(r.stage, r.version)]
+    return {"target": target or "everything", "problems": [{"what": p.what, "todo": p.todo} for p in checked]}
+
+
+def _verify_folder(folder: Path) -> Plain:
+    lineage_file = folder / "lineage.json"
+    if not lineage_file.exists():
+        raise StoreError(f"{folder} has no lineage.json: it was not written by `bert export`", "Export it again: bert export RECIPE/ASSET DIR")
+    listed = {f["path"]: f for f in json.loads(lineage_file.read_text(encoding="utf-8"))["chain"][0]["files"]}
+    present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"lineage.json"}
+    problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
+    problems += [f"{name} was added" for name in sorted(present - set(listed))]
+    from pipeline.content import file_sha256
+
+    problems += [f"{name} was changed" for name in sorted(present & set(listed)) if file_sha256(folder / name) != listed[name]["sha256"]]
+    todo = "Export it again: bert export RECIPE/ASSET DIR"
+    return {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
+
+
+def verify_text(found: Plain) -> str:
+    """What is broken, or that nothing is."""
+    if not found["problems"]:
+        return f"{found['target']}: every file and record is what its digest says"
+    return "\n".join(f"✗ {p['what']}\n  → {p['todo']}" for p in found["problems"])
+
+
+def published(recipe: str, asset: str) -> Path:
+    """The verified folder of an asset's current version. Raises RecipeError when it was never made."""
+    store = open_store()
+    record = _record(store, f"{recipe}/{asset}")
+    return store.folder(record.stage, record.version)
+
+
+def export(target: str, folder: Path) -> Plain:
+    """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
+
+    Raises StoreError when the folder exists or can't be written; then nothing is left behind.
+    """
+    store = open_store()
+    record = _record(store, target)
+    if folder.exists():
+        raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
+    source = store.folder(record.stage, record.version)
+    listed = store.manifest(record.stage, record.version)["files"]
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        for file in listed:
+            goal = partial / file["path"]
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / file["path"], goal)
+        atomic.write_json(partial / "lineage.json", audit(target))
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise atomic.explain(error, folder) from error
+    return {"asset": target, "version": record.version, "folder": str(folder), "files": len(listed) + 1}
+
+
+def fill_mask_text(found: Plain) -> str:
+    """Each guess filled in, with its probability."""
+    lines = [found["text"]]
+    for mask in found["masks"]:
+        lines += [f"  {guess['probability']:6.1%}  {guess['token']}" for guess in mask]
+    return "\n".join(lines)
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def _age(finished: str | None) -> str:
+    if finished is None:
+        return ""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(finished)).total_seconds()
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -1,0 +1,225 @@
+"""`bert run`: settle what the store remembers, and let Dagster make the rest, in a run that its UI shows too.
+
+The run executes in a process of its own (`python -m assets.run RUN_ID RECIPE`); this process follows its events, prints
+them, and turns Ctrl-C into a clean cancel of the run and everything under it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import dagster as dg
+
+from assets.asset import FORCE, PROCESS, RECIPE, check_results, metadata_of
+from assets.dagster_home import end_dead_runs, instance
+from assets.definitions import WIRING, definitions
+from pipeline.build import Node, needed, open_store, settle
+from pipeline.errors import BertError
+from pipeline.owners import Owner, held_lock
+from pipeline.store import Record, Store
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    settled: Mapping[str, Record]
+    """assets that are up to date, or that the memory answers"""
+    will_run: Mapping[str, str]
+    """asset → why its stage must run"""
+    may_run: Mapping[str, str]
+    """asset → the assets above it that run first; if they come out equal, it will not run"""
+
+    @property
+    def steps(self) -> list[str]:
+        """Assets that get a step of the run."""
+        return [*self.will_run, *self.may_run]
+
+
+def plan(store: Store, graph: Mapping[str, Node], forced: Sequence[str] = (), dry: bool = True) -> Plan:
+    """Go through `graph` (inputs first). With `dry`, nothing is written; otherwise known answers become the assets' own."""
+    settled: dict[str, Record] = {}
+    will: dict[str, str] = {}
+    may: dict[str, str] = {}
+    for name, node in graph.items():
+        above = [source.name for source in node.inputs.values() if source.name in will or source.name in may]
+        if above:
+            may[name] = f"after {', '.join(above)}"
+            continue
+        need = needed(store, node, forced=name in forced)
+        if need.must_run or need.answer is None:
+            will[name] = need.why
+        elif dry and not need.up_to_date:
+            # Its answer is known, but only settling makes today's record, which assets below compare with.
+            settled[name] = need.answer
+        else:
+            settled[name] = settle(store, need)
+    return Plan(settled, will, may)
+
+
+def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say) -> bool:
+    """Bring every asset of `graph` up to date. Returns whether all of them are.
+
+    Raises BertError when nothing could be started.
+    """
+    store = open_store()
+    with instance() as opened, held_lock(store.home / "locks" / f"run-{recipe}", waiting=say, what=f"bert run {recipe}"):
+        for ended in end_dead_runs(opened, recipe):
+            say(f"ended run {ended[:8]}: its process is dead")
+        for swept in store.sweep():
+            say(f"swept {swept}: its owner is dead")
+        chosen = plan(store, graph, forced, dry=False)
+        for name, record in chosen.settled.items():
+            _tell_dagster(opened, store, graph[name], record)
+        if chosen.settled:
+            say(f"{len(chosen.settled)} of {len(graph)} assets are up to date: {', '.join(chosen.settled)}")
+        if not chosen.steps:
+            return True
+        for name, why in chosen.will_run.items():
+            say(f"  will run  {name}: {why}")
+        for name, why in chosen.may_run.items():
+            say(f"  may run   {name}: {why}")
+        return _execute(opened, recipe, chosen.steps, forced, say)
+
+
+def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: Record) -> None:
+    """Where Dagster's latest materialization says something else than the store, report what the store says."""
+    key = dg.AssetKey([node.recipe, node.name])
+    event = opened.get_latest_materialization_event(key)
+    latest = event.asset_materialization if event else None
+    tags = {
+        "dagster/data_version": record.version,
+        "dagster/code_version": node.code_version,
+        **{
+            f"dagster/input_data_version/{source.recipe}/{source.name}": store.record(record.inputs[name]).version
+            for name, source in node.inputs.items()
+        },
+    }
+    if latest is not None and all((latest.tags or {}).get(name) == value for name, value in tags.items()):
+        return
+    metadata = metadata_of(store, WIRING[node.stage.name], record)
+    opened.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
+    validation = record.body["validation"]
+    for result in check_results(node, validation["results"], record.body["waivers"]):
+        opened.report_runless_asset_event(
+            dg.AssetCheckEvaluation(
+                asset_key=key,
+                check_name=str(result.check_name),
+                passed=result.passed,
+                metadata=result.metadata,
+                severity=result.severity,
+            )
+        )
+
+
+def job_of(recipe: str) -> dg.JobDefinition:
+    """The recipe's job; importable by name, so that the run's process can rebuild it."""
+    return definitions().resolve_job_def(recipe)
+
+
+def _reconstructable(recipe: str) -> Any:
+    return dg.build_reconstructable_job("assets.run", "job_of", reconstructable_args=(recipe,))
+
+
+def _execute(opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forced: Sequence[str], say: Say) -> bool:
+    selection = frozenset(dg.AssetKey([recipe, name]) for name in steps)
+    job = _reconstructable(recipe).get_definition().get_subset(asset_selection=selection)
+    tags = {RECIPE: recipe, PROCESS: str(Owner.this()), **({FORCE: ",".join(forced)} if forced else {})}
+    created = opened.create_run_for_job(job_def=job, asset_selection=selection, tags=tags)
+    command = [sys.executable, "-m", "assets.run", created.run_id, recipe]
+    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with _cancels(opened, created.run_id):
+        return _follow(opened, created.run_id, child, say)
+
+
+class _cancels:  # noqa: N801 - used like a function
+    """Within the block, SIGINT and SIGTERM ask Dagster to cancel the run instead of ending this process."""
+
+    def __init__(self, opened: dg.DagsterInstance, run_id: str) -> None:
+        self.opened, self.run_id = opened, run_id
+
+    def __enter__(self) -> None:
+        self.before = {s: signal.signal(s, self.ask) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        run = self.opened.get_run_by_id(self.run_id)
+        if run is not None and not run.is_finished and run.status != dg.DagsterRunStatus.CANCELING:
+            self.opened.report_run_canceling(run)
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _follow(opened: dg.DagsterInstance, run_id: str, child: "subprocess.Popen[bytes]", say: Say) -> bool:
+    """Print the run's events until its process has ended; pass a cancel on to it."""
+    cursor, sent = None, False
+    while True:
+        ended = child.poll() is not None
+        run = opened.get_run_by_id(run_id)
+        wanted = run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+        if wanted and not sent and not ended:
+            child.send_signal(signal.SIGINT)
+            sent = True
+        page = opened.get_records_for_run(run_id, cursor)
+        cursor = page.cursor
+        for record in page.records:
+            line = _line(record.event_log_entry)
+            if line:
+                say(line)
+        if ended and not page.has_more:
+            break
+        time.sleep(0.2)
+    run = opened.get_run_by_id(run_id)
+    if run is not None and not run.is_finished:
+        opened.report_run_failed(run, f"Its process ended with code {child.returncode}.")
+        opened.event_log_storage.free_concurrency_slots_for_run(run_id)
+        run = opened.get_run_by_id(run_id)
+    return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
+
+
+def _line(entry: dg.EventLogEntry) -> str | None:
+    """What a person should see of one event; None: nothing."""
+    event = entry.dagster_event
+    if event is None:
+        return entry.user_message if entry.level >= 20 else None
+    if event.is_step_start:
+        return f"▸ {_asset(event.step_key)}"
+    if event.is_step_failure:
+        data = event.step_failure_data
+        failure = data.user_failure_data
+        message = failure.description if failure and failure.description else data.error.to_string() if data.error else ""
+        return f"✗ {_asset(event.step_key)}\n{message}"
+    if event.is_step_success:
+        return f"✓ {_asset(event.step_key)}"
+    return None
+
+
+def _asset(step_key: str | None) -> str:
+    return (step_key or "").partition("__")[2] or str(step_key)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The run's own process."""
+    from dagster._core.execution.api import execute_run  # the one way to execute a run that exists already
+
+    run_id, recipe = arguments
+    with dg.DagsterInstance.get() as opened:
+        created = opened.get_run_by_id(run_id)
+        if created is None:
+            raise BertError(f"there is no run {run_id}", "Start one: bert run RECIPE")
+        opened.add_run_tags(run_id, {PROCESS: str(Owner.this())})
+        execute_run(_reconstructable(recipe), created, opened, raise_on_error=False)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    main(sys.argv[1:])

@@ -1,0 +1,63 @@
+"""Pieces of what an asset's page shows: numbers, a table, one small plot."""
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+
+def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = ()) -> dict[str, Any]:
+    """Every number and short text of the statistics under its own name; Dagster draws the numbers over time."""
+    skipped = set(but)
+    return {
+        name: value
+        for name, value in statistics.items()
+        if name not in skipped and isinstance(value, int | float | str) and not isinstance(value, bool)
+    }
+
+
+def counts(table: Mapping[str, Any], name: str, value: str) -> dg.TableMetadataValue:
+    """A mapping as a table of two columns."""
+    return dg.MetadataValue.table([dg.TableRecord({name: str(key), value: _cell(number)}) for key, number in table.items()])
+
+
+def rows(table: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Rows as a table; every row has the columns of the first."""
+    columns = list(table[0]) if table else []
+    return dg.MetadataValue.table([dg.TableRecord({c: _cell(row.get(c)) for c in columns}) for row in table])
+
+
+def _cell(value: Any) -> str | int | float:
+    return value if isinstance(value, int | float | str) and not isinstance(value, bool) else str(value)
+
+
+def schema(folder: Path) -> dict[str, Any]:
+    """`dagster/column_schema` of the first Parquet file of a folder."""
+    import pyarrow.parquet as pq
+
+    first = next(iter(sorted(folder.rglob("*.parquet"))), None)
+    if first is None:
+        return {}
+    columns = [dg.TableColumn(field.name, str(field.type)) for field in pq.read_schema(first)]
+    return {"dagster/column_schema": dg.TableSchema(columns)}
+
+
+def plot(draw: Callable[[Any], None], title: str) -> dg.MarkdownMetadataValue:
+    """A small PNG as Markdown. `draw` gets the axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2), dpi=80, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+    draw(axes)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})")
