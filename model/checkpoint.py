@@ -1,0 +1,165 @@
+"""Checkpoints that are whole or not there: safetensors and JSON, never pickle, with a manifest of SHA-256 digests.
+
+    checkpoints/step-0000001200/   model.safetensors  optimizer.safetensors  state.json  manifest.json
+    checkpoints/broken-…           set aside by `newest`: something in it does not match its manifest
+
+A folder is filled under a temporary name, every file is fsynced, the manifest is written last, then the folder is
+renamed: a name that can be read as a step belongs to a complete checkpoint. Loading verifies it all the same.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MANIFEST = "manifest.json"
+STEP = "step-"
+TEMPORARY = "tmp."
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint."""
+
+    folder: Path
+    step: int
+    state: Mapping[str, Any]
+    """what was saved beside the tensors, as JSON"""
+
+    def tensors(self, name: str) -> "dict[str, Tensor]":
+        """The tensors saved under `name`, on the CPU. Raises DataError when there are none of that name."""
+        return load_tensors(self.folder / f"{name}.safetensors")
+
+
+def load_tensors(path: Path) -> "dict[str, Tensor]":
+    """All tensors of a safetensors file, on the CPU. Raises DataError when it can't be read as one."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} can't be read as safetensors: {error}", "Run `bert verify` to restore it.") from None
+
+
+def save(
+    folder: Path,
+    step: int,
+    tensors: "Mapping[str, Mapping[str, Tensor]]",
+    state: Mapping[str, Any],
+    keep: int = 2,
+) -> Path:
+    """Save `tensors[name]` as name.safetensors and `state` as state.json under `folder`; returns the checkpoint.
+
+    Older checkpoints beyond the newest `keep` are deleted, but only after the new one was read back and verified.
+    A checkpoint of this step that is there already, is replaced.
+
+    Raises:
+        StoreError: the disk is full or read-only; what was there stays.
+        DataError: what was written does not read back.
+    """
+    from safetensors.torch import save_file
+
+    def fill(place: Path) -> None:
+        for name, part in tensors.items():
+            save_file({key: value.detach().contiguous() for key, value in part.items()}, place / f"{name}.safetensors")
+        (place / "state.json").write_text(json.dumps(state, indent=1, allow_nan=False), encoding="utf-8")
+
+    path = folder / f"{STEP}{step:010d}"
+    write_verified(path, fill)
+    problem = broken(path)
+    if problem:
+        raise DataError(f"the checkpoint just written is broken: {problem}", "Check the disk; the run can be resumed.")
+    for old in steps(folder)[keep:]:
+        shutil.rmtree(old)
+    return path
+
+
+def steps(folder: Path) -> list[Path]:
+    """The checkpoints under `folder`, newest first."""
+    found = [path for path in folder.glob(f"{STEP}*") if path.name.removeprefix(STEP).isdecimal()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix(STEP)), reverse=True)
+
+
+def newest(folder: Path) -> Checkpoint | None:
+    """The newest intact checkpoint under `folder`; None when there is none.
+
+    Broken ones on the way are renamed to `broken-…` and named on stderr; what an interrupted save left is removed.
+    """
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(leftover)
+    for path in steps(folder):
+        problem = broken(path)
+        if problem is None:
+            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            return Checkpoint(path, int(path.name.removeprefix(STEP)), state)
+        aside = path.with_name(f"broken-{path.name}-{uuid4().hex[:8]}")
+        path.rename(aside)
+        print(f"checkpoint {path.name} is set aside as {aside.name}: {problem}", file=sys.stderr, flush=True)
+    return None
+
+
+def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` write files into a temporary folder, make them durable with a manifest, and rename it to `folder`."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.parent / f"{TEMPORARY}{uuid4().hex}"
+    temporary.mkdir()
+    try:
+        fill(temporary)
+        files = sorted(path for path in temporary.rglob("*") if path.is_file())
+        listed = {
+            str(path.relative_to(temporary)): {"size_bytes": path.stat().st_size, "sha256": _sha256(path)}
+            for path in files
+        }
+        (temporary / MANIFEST).write_text(json.dumps(listed, indent=1), encoding="utf-8")
+        for path in (*files, temporary / MANIFEST):
+            _sync(path)
+        _sync(temporary)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.rename(folder)
+        _sync(folder.parent)
+    except OSError as error:
+        from pipeline.atomic import explain
+
+        raise explain(error, temporary) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def broken(folder: Path) -> str | None:
+    """What is wrong with a folder that `write_verified` wrote; None when it is as it was written."""
+    try:
+        listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        for name, entry in listed.items():
+            if (folder / name).stat().st_size != entry["size_bytes"]:
+                return f"{name} has another size than its manifest says"
+            if _sha256(folder / name) != entry["sha256"]:
+                return f"{name} does not match its SHA-256"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
