@@ -1,0 +1,246 @@
+"""Stage `pretraining_shards`: documents and a vocabulary → masked (and paired) pretraining instances in Parquet shards.
+
+Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipeline, `pipeline.shards_beam`.
+"""
+
+import contextvars
+import json
+import shutil
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipeline import progress
+from pipeline.config import ShardsConfig
+from pipeline.errors import DataError, StoreError
+from pipeline.instances import Control
+from pipeline.schemas import iter_batches, part_files
+from pipeline.settings import BeamSettings, settings
+from pipeline.stage import Stage
+
+STAGE = Stage(
+    name="pretraining_shards",
+    function="pipeline.shards:build_shards",
+    version="1",
+    libraries=("tokenizers", "numpy"),
+    sources=(
+        "pipeline/shards.py",
+        "pipeline/shards_beam.py",
+        "pipeline/shard_schema.py",
+        "pipeline/instances.py",
+        "pipeline/pairs.py",
+        "pipeline/masking.py",
+        "pipeline/streams.py",
+        "pipeline/tokenizer.py",
+    ),
+)
+
+PARTS = ("train", "held_out")
+POOL_DOCUMENTS = 256
+POOL_CHARACTERS = 16_000_000
+"""A pool has at least about so many documents and, beyond that, about so many characters: it must fit in a worker's
+memory, and the random second sentence of a pair is drawn from it."""
+
+CHARACTERS_PER_TOKEN = 4.5
+PAIR_GAIN = 1.25
+BYTES_PER_TOKEN = 2.3
+SCRATCH_BYTES_PER_TOKEN = 3.0
+"""For the forecast, measured on English with 30,522 tokens: characters of a WordPiece; tokens in pairs for each token of
+text (random seconds come on top); bytes of a token in a shard with its masks, and in the files on the way."""
+
+WORK_PER_WORKER = 20_000_000
+"""Starting worker processes costs more than they save below so many characters (those of later passes count less)."""
+LATER_PASS = 0.15
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One part of the documents."""
+
+    documents: int
+    characters: int
+    visits: float
+    """characters, in train each as often as its document's `repeat` says"""
+
+
+def measure(documents: Path) -> dict[str, Corpus]:
+    """Documents and characters of train and held_out."""
+    found = {part: np.zeros(3) for part in PARTS}
+    for batch in iter_batches(documents, ["split", "sentence_ends", "repeat"]):
+        split = batch["split"].to_numpy(zero_copy_only=False)
+        ends = batch["sentence_ends"]
+        offsets = ends.offsets.to_numpy()
+        values = np.append(ends.values.to_numpy(), 0)
+        characters = np.where(np.diff(offsets) > 0, values[offsets[1:] - 1], 0).astype(np.int64)
+        repeated = characters * np.where(split == "train", batch["repeat"].to_numpy(), 1)
+        for part in set(split):
+            if part not in found:
+                raise DataError(f"{documents} has a document with split {part!r}; known are {', '.join(PARTS)}")
+            of = split == part
+            found[part] += of.sum(), characters[of].sum(), repeated[of].sum()
+    return {part: Corpus(int(n), int(characters), float(v)) for part, (n, characters, v) in found.items()}
+
+
+def pools(corpus: Corpus) -> int:
+    """Number of pools: a function of the corpus alone."""
+    return max(1, min(corpus.documents // POOL_DOCUMENTS, corpus.characters // POOL_CHARACTERS))
+
+
+def passes(part: str, config: ShardsConfig) -> int:
+    """Passes over the documents of a part; held-out text needs no more than one."""
+    return config.dupe_factor if part == "train" else 1
+
+
+def forecast(corpora: Mapping[str, Corpus], config: ShardsConfig) -> dict[str, int]:
+    """About how many tokens, instances and bytes will come out, and the bytes needed on the way (those included)."""
+    text = sum(corpus.characters for corpus in corpora.values()) / CHARACTERS_PER_TOKEN
+    visited = sum(corpus.visits * passes(part, config) for part, corpus in corpora.items()) / CHARACTERS_PER_TOKEN
+    tokens = visited * (1 if config.sentence_task == "none" else PAIR_GAIN)
+    return {
+        "tokens": int(tokens),
+        "instances": int(tokens / (0.9 * config.sequence_length)),
+        "bytes": int(tokens * BYTES_PER_TOKEN),
+        "bytes_on_the_way": int(tokens * (BYTES_PER_TOKEN + SCRATCH_BYTES_PER_TOKEN) + text * 4),
+    }
+
+
+def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) -> dict[str, Any]:
+    """Write train/shard-*.parquet and held_out/shard-*.parquet (columns: `pipeline.shard_schema`) into `out`.
+
+    The files are the same bytes for any number of workers, any runner and any order of the input files. Inputs:
+    `documents` and `wordpiece_vocab`.
+
+    Raises:
+        DataError: an input breaks its contract, a part has no documents, or there is no second document for pairs.
+        RecipeError: the Beam settings ask for a mode that loses data.
+        StoreError: the disk can't hold what is forecast.
+    """
+    from pipeline import shards_beam
+    from pipeline.tokenizer import load
+
+    tokenizer = load(inputs["wordpiece_vocab"])
+    corpora = measure(inputs["documents"])
+    for part, corpus in corpora.items():
+        if not corpus.documents:
+            raise DataError(
+                f"{inputs['documents']} has no {part} documents",
+                "Add text or set corpus.held_out so that both parts get documents.",
+            )
+    expected = forecast(corpora, config)
+    free = shutil.disk_usage(out).free
+    if expected["bytes_on_the_way"] > free:
+        raise StoreError(
+            f"{out}: the shards need about {expected['bytes_on_the_way'] / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB "
+            "are free",
+            "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor.",
+        )
+    row_groups = [
+        (path.name, group)
+        for path in part_files(inputs["documents"])
+        for group in range(pq.read_metadata(path).num_row_groups)
+    ]
+    scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
+    plan = shards_beam.Plan(
+        documents=inputs["documents"].resolve(),
+        vocabulary=inputs["wordpiece_vocab"].resolve(),
+        scratch=scratch,
+        out=out.resolve(),
+        config=config,
+        control=Control(len(tokenizer.vocabulary), tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id),
+        parts={
+            part: shards_beam.Part(pools(corpus), passes(part, config), config.files if part == "train" else 1)
+            for part, corpus in corpora.items()
+        },
+    )
+    beam = settings().beam
+    try:
+        with _progress(scratch, plan.parts, len(row_groups)):
+            shards_beam.run(plan, row_groups, beam, useful_workers(beam, corpora, config))
+        return statistics(scratch / "statistics", plan.parts, corpora, config)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: ShardsConfig) -> int:
+    """The workers of the settings, or fewer where starting them would cost more than they save."""
+    work = sum(
+        corpus.characters + corpus.visits * passes(part, config) * LATER_PASS for part, corpus in corpora.items()
+    )
+    return min(beam.workers, 1 + int(work / WORK_PER_WORKER))
+
+
+@contextmanager
+def _progress(scratch: Path, parts: Mapping[str, Any], row_groups: int) -> Iterator[None]:
+    """Report the files that the pipeline has finished; Beam itself says nothing until the end."""
+    stop = threading.Event()
+    steps = (
+        ("tokens/*.arrow", row_groups, "row groups tokenised"),
+        ("pieces/*.arrow", sum(part.pools * part.passes for part in parts.values()), "passes over pools"),
+        ("statistics/shard-*.json", sum(part.files for part in parts.values()), "shards"),
+    )
+
+    def watch() -> None:
+        while not stop.wait(1):
+            for pattern, total, unit in steps:
+                done = sum(1 for _ in scratch.glob(pattern))
+                if done:
+                    progress.report(min(done, total), total, unit)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def statistics(
+    scratch: Path, parts: Mapping[str, Any], corpora: Mapping[str, Corpus], config: ShardsConfig
+) -> dict[str, Any]:
+    """Add up what the pipeline counted (files of `scratch`)."""
+    counted: dict[str, Counter[str]] = {part: Counter() for part in PARTS}
+    dropped: Counter[str] = Counter()
+    for path in scratch.glob("shard-*.json"):
+        for part, counts in json.loads(path.read_text(encoding="utf-8")).items():
+            counted[part].update(counts)
+    for path in scratch.glob("tokens-*.json"):
+        dropped.update(json.loads(path.read_text(encoding="utf-8")))
+    total = sum(counted.values(), Counter())
+    if not all(counts["instances"] for counts in counted.values()):
+        raise DataError(
+            f"no instances for {' and '.join(part for part in PARTS if not counted[part]['instances'])}",
+            "The documents hold no text that the vocabulary knows: look at the documents asset.",
+        )
+    mean_length = total["tokens"] / total["instances"]
+    found: dict[str, Any] = {
+        "instances": {part: counted[part]["instances"] for part in PARTS},
+        "documents": {part: corpora[part].documents for part in PARTS},
+        "dropped": dict(dropped),
+        "pools": {part: parts[part].pools for part in PARTS},
+        "shards": {part: parts[part].files for part in PARTS},
+        "tokens": {part: counted[part]["tokens"] for part in PARTS},
+        "mean_length": mean_length,
+        "padding_fraction": 1 - mean_length / config.sequence_length,
+        "masked_fraction": total["masked"] / total["tokens"],
+        "mask_share": total["mask"] / total["masked"],
+        "random_share": 1 - (total["mask"] + total["keep"]) / total["masked"],
+        "keep_share": total["keep"] / total["masked"],
+    }
+    if config.sentence_task == "nsp":
+        longer = total["instances"] - total["one_sentence"]
+        found |= {
+            "random_next_fraction": total["random_next"] / total["instances"],
+            "next_sentence_fraction": 1 - total["random_next"] / total["instances"],
+            "one_sentence_chunks": total["one_sentence"],
+            "random_next_fraction_of_longer_chunks": total["random_next_of_more"] / longer if longer else None,
+        }
+    return found
