@@ -61,3 +61,33 @@ def plot(draw: Callable[[Any], None], title: str) -> dg.MarkdownMetadataValue:
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})")
+
+
+def text_metadata(statistics: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What every table of documents shows: counts, drops that add up, first rows, lengths."""
+    import pyarrow.parquet as pq
+
+    lengths: list[int] = []
+    sample: list[dict[str, Any]] = []
+    for part in sorted(folder.glob("*.parquet")):
+        for batch in pq.ParquetFile(part).iter_batches(columns=["doc_id", "title", "text"], batch_size=1000):
+            texts = batch.column("text").to_pylist()
+            lengths += [len(text) for text in texts]
+            for row, text in zip(batch.select(["doc_id", "title"]).to_pylist(), texts, strict=True):
+                if len(sample) < 5:
+                    sample.append({**row, "characters": len(text), "begins": text[:80]})
+
+    def draw(axes: Any) -> None:
+        from math import log10
+
+        bins = [10 ** (x / 8) for x in range(int(8 * log10(max(min(lengths), 1))), int(8 * log10(max(lengths))) + 2)]
+        axes.hist(lengths, bins=bins)
+        axes.set_xscale("log")
+        axes.set_xlabel("characters per document")
+        axes.set_ylabel("documents")
+
+    tables = {name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value}
+    shown = {"dagster/row_count": len(lengths), **numbers(statistics), **tables, **schema(folder)}
+    if lengths:
+        shown |= {"sample": rows(sample), "lengths": plot(draw, "Length of documents")}
+    return shown

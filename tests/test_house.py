@@ -1,0 +1,74 @@
+"""The walls of the house: who may import whom (DESIGN section 3), and that loading the graph stays light."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+FOLDERS = ("pipeline", "model", "assets")
+# What a folder may import of the others, and where the heavy or foreign libraries may stand.
+ALLOWED_OF_PIPELINE_IN_MODEL = {
+    *("recipe", "config", "store", "content", "errors", "progress", "settings", "stage", "atomic", "shard_schema", "tokenizer"),
+    *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
+}
+HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Every imported module of a file, and whether at module level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module, id(node) in top
+            yield from ((f"{node.module}.{alias.name}", id(node) in top) for alias in node.names)
+
+
+def files(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found, f"{folder} is empty"
+    return found
+
+
+@pytest.mark.parametrize("path", [p for f in FOLDERS for p in files(f)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    folder = path.relative_to(ROOT).parts[0]
+    for module, top in imports(path):
+        package = module.partition(".")[0]
+        where = f"{path.relative_to(ROOT)} imports {module}"
+        if folder == "pipeline":
+            assert package not in ("model", "assets", "dagster", "torch"), where
+        if folder == "model":
+            assert package not in ("assets", "dagster", "apache_beam"), where
+            if module.startswith("pipeline."):
+                assert module.split(".")[1] in ALLOWED_OF_PIPELINE_IN_MODEL, where
+        if folder == "assets":
+            assert package not in ("torch", "apache_beam"), where
+            assert not (top and package in HEAVY), f"{where} at module level: every step is a process that would pay for it"
+        if package == "apache_beam":
+            assert path.name.endswith("_beam.py"), where
+        if package == "pickle":
+            pytest.fail(f"{where}: artifacts are Parquet, safetensors and JSON")
+
+
+def test_loading_the_definitions_is_light() -> None:
+    """Neither torch nor Beam nor Great Expectations; each Dagster step is a process that loads this again."""
+    code = "import sys, json, assets.definitions; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "dagster" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_graph_needs_no_dagster() -> None:
+    code = "import sys, assets.graph, assets.reading; print('dagster' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["False", "False"]
