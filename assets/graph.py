@@ -9,6 +9,7 @@ from pipeline import books, documents, shards, sources, vocabulary, wikipedia
 from pipeline.build import Node
 from pipeline.errors import RecipeError
 from pipeline.recipe import Loaded, Recipe, load_recipes
+from pipeline.settings import settings
 from pipeline.stage import Stage
 
 STAGES: tuple[Stage, ...] = (
@@ -68,8 +69,8 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
 
 
 def load() -> Loaded:
-    """Every recipe of the checkout."""
-    return load_recipes()
+    """Every recipe of the folder that the settings name."""
+    return load_recipes(settings().recipes_path)
 
 
 def find(path: str) -> tuple[dict[str, Node], Node | None]:

@@ -1,10 +1,12 @@
 """The tables of text (`S_text`, `documents`): their schemas, and how they are written and read in bounded memory."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -142,3 +144,31 @@ def iter_rows(folder: Path, columns: Sequence[str] | None = None) -> Iterator[di
 def count_rows(folder: Path) -> int:
     """Number of rows of all parts, from their footers."""
     return sum(pq.read_metadata(path).num_rows for path in part_files(folder))
+
+
+CHARACTERS_PER_TOKEN = 4.45
+"""English prose in a vocabulary of 30,522; other languages differ (Chinese and Japanese come near 1)."""
+
+
+def describe_lengths(lengths: Sequence[int]) -> dict[str, Any]:
+    """What the UI shows of a table of texts, from the number of characters of every row."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    characters = int(sizes.sum())
+    percentiles = {"p5": 5, "p25": 25, "p50": 50, "p75": 75, "p95": 95, "max": 100}
+    return {
+        "row_count": len(sizes),
+        "characters_millions": round(characters / 1e6, 6),
+        "tokens_millions": round(characters / CHARACTERS_PER_TOKEN / 1e6, 6),
+        "length_percentiles": {name: int(np.percentile(sizes, p)) for name, p in percentiles.items()}
+        if len(sizes)
+        else {},
+    }
+
+
+def write_dropped(out: Path, read: int, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
+    """Write `out/dropped.json` {read, kept, dropped: {reason: count}} and return it; DataError if it is wrong."""
+    table = {"read": read, "kept": kept, "dropped": dict(sorted(dropped.items()))}
+    if read != kept + sum(dropped.values()):
+        raise DataError(f"the documents do not add up: {table}", "This is a fault of the stage; please report it.")
+    (out / "dropped.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    return table

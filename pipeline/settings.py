@@ -34,11 +34,17 @@ class TrainingSettings(Frozen):
 class Settings(Frozen):
     """All of settings.yaml."""
 
+    recipes: str = "recipes"
     home: str = ".bert"
     dagster_home: str | None = None
     lease_seconds: Annotated[float, Field(gt=0)] = 60
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
+
+    @property
+    def recipes_path(self) -> Path:
+        """Folder of the recipes."""
+        return (ROOT / self.recipes).resolve()
 
     @property
     def home_path(self) -> Path:

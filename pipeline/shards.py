@@ -53,8 +53,8 @@ CHARACTERS_PER_TOKEN = 4.5
 PAIR_GAIN = 1.25
 BYTES_PER_TOKEN = 2.3
 SCRATCH_BYTES_PER_TOKEN = 3.0
-"""For the forecast, measured on English with 30,522 tokens: characters of a WordPiece; tokens in pairs for each token of
-text (random seconds come on top); bytes of a token in a shard with its masks, and in the files on the way."""
+"""For the forecast, measured on English with 30,522 tokens: characters of a WordPiece; tokens in pairs for each token
+of text (random seconds come on top); bytes of a token in a shard with its masks, and in the files on the way."""
 
 WORK_PER_WORKER = 20_000_000
 """Starting worker processes costs more than they save below so many characters (those of later passes count less)."""
@@ -188,11 +188,13 @@ def _progress(scratch: Path, parts: Mapping[str, Any], row_groups: int) -> Itera
     )
 
     def watch() -> None:
+        seen: dict[str, int] = {}
         while not stop.wait(1):
             for pattern, total, unit in steps:
                 done = sum(1 for _ in scratch.glob(pattern))
-                if done:
-                    progress.report(min(done, total), total, unit)
+                if done != seen.get(unit, 0):
+                    seen[unit] = done
+                    progress.report(done, max(done, total), unit)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
     thread.start()

@@ -6,7 +6,7 @@ than 200 characters is [UNK]. The one difference: a final capital Σ is lowercas
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,10 +136,29 @@ def tokenizer_json(vocabulary: Sequence[str], *, lowercase: bool, strip_accents:
     return tokenizer.to_str(pretty=True) + "\n"
 
 
+def bert_words(*, lowercase: bool, strip_accents: bool) -> Callable[[str], list[str]]:
+    """A function from text to its words as BERT's normaliser and pre-tokeniser make them, before they become pieces."""
+    from tokenizers import pre_tokenizers
+
+    normalizer = _normalizer(lowercase, strip_accents)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
+    def words(text: str) -> list[str]:
+        return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))]
+
+    return words
+
+
+def _normalizer(lowercase: bool, strip_accents: bool) -> "tokenizers.normalizers.BertNormalizer":
+    from tokenizers.normalizers import BertNormalizer
+
+    return BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase)
+
+
 def _plain(numbers: dict[str, int], lowercase: bool, strip_accents: bool) -> "tokenizers.Tokenizer":
     """Without added tokens, which the library would find in running text, and without [CLS] and [SEP]."""
     import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers
+    from tokenizers import models, pre_tokenizers
 
     model = models.WordPiece(
         numbers,
@@ -148,8 +167,6 @@ def _plain(numbers: dict[str, int], lowercase: bool, strip_accents: bool) -> "to
         max_input_chars_per_word=MAX_WORD_CHARACTERS,
     )
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
-    )
+    tokenizer.normalizer = _normalizer(lowercase, strip_accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer

@@ -60,11 +60,3 @@ def open_device(kind: str, threads: int) -> Device:
     from model.devices.cpu import Cpu
 
     return Cpu()
-
-
-def mixed_seed(seed: int, step: int) -> int:
-    """A 63-bit seed for this step; neighbouring steps get unrelated ones (the finaliser of splitmix64)."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + step + 1) * 0xBF58476D1CE4E5B9 & 0xFFFF_FFFF_FFFF_FFFF
-    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFF_FFFF_FFFF_FFFF
-    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & 0xFFFF_FFFF_FFFF_FFFF
-    return (mixed ^ mixed >> 31) >> 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from model.devices import mixed_seed
+from model.order import mix
 
 
 class Cpu:
@@ -33,7 +33,7 @@ class Cpu:
 
     def seed_step(self, seed: int, step: int) -> None:
         """Set the generator of dropout for this step."""
-        torch.default_generator.manual_seed(mixed_seed(seed, step))
+        torch.default_generator.manual_seed(mix(seed, step))
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from model.devices import mixed_seed
+from model.order import mix
 
 
 class Cuda:
@@ -31,7 +31,7 @@ class Cuda:
 
     def seed_step(self, seed: int, step: int) -> None:
         """Set the generators of dropout for this step."""
-        torch.manual_seed(mixed_seed(seed, step))
+        torch.manual_seed(mix(seed, step))
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy on the card, made without waiting for it."""

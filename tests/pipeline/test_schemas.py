@@ -8,7 +8,16 @@ import pytest
 
 from pipeline import schemas
 from pipeline.errors import DataError
-from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, iter_batches, iter_rows, write_parts
+from pipeline.schemas import (
+    DOCUMENTS_SCHEMA,
+    TEXT_SCHEMA,
+    count_rows,
+    describe_lengths,
+    iter_batches,
+    iter_rows,
+    write_dropped,
+    write_parts,
+)
 
 
 def row(number: int, text: str = "Text.") -> dict[str, str]:
@@ -69,3 +78,19 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"part-00000\.parquet can't be read"):
         list(iter_batches(tmp_path))
+
+
+def test_lengths_by_hand() -> None:
+    described = describe_lengths([100, 200, 300, 400])
+    assert described["row_count"] == 4
+    assert described["characters_millions"] == 0.001
+    assert described["tokens_millions"] == pytest.approx(1000 / 4.45 / 1e6, abs=1e-6)
+    assert described["length_percentiles"] == {"p5": 115, "p25": 175, "p50": 250, "p75": 325, "p95": 385, "max": 400}
+    assert describe_lengths([])["length_percentiles"] == {}
+
+
+def test_a_drop_table_must_add_up(tmp_path: Path) -> None:
+    assert write_dropped(tmp_path, 5, 2, {"b": 2, "a": 1})["dropped"] == {"a": 1, "b": 2}
+    assert (tmp_path / "dropped.json").read_text().startswith('{\n "read": 5')
+    with pytest.raises(DataError, match="do not add up"):
+        write_dropped(tmp_path, 5, 2, {"a": 1})
