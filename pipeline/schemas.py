@@ -159,7 +159,7 @@ def describe_lengths(lengths: Sequence[int]) -> dict[str, Any]:
         "row_count": len(sizes),
         "characters_millions": round(characters / 1e6, 6),
         "tokens_millions": round(characters / CHARACTERS_PER_TOKEN / 1e6, 6),
-        "length_percentiles": {name: int(np.percentile(sizes, p)) for name, p in percentiles.items()}
+        "length_percentiles": {name: round(float(np.percentile(sizes, p))) for name, p in percentiles.items()}
         if len(sizes)
         else {},
     }

@@ -1,0 +1,117 @@
+"""Tables of text rows: .csv and .tsv with one header line, .tab (Orange) with three: names, types, flags."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import DataError
+
+SUFFIXES = (".tab", ".tsv", ".csv")
+
+_DELIMITERS = {".tab": "\t", ".tsv": "\t", ".csv": ","}
+_ORANGE_TYPES = {"", "c", "continuous", "d", "discrete", "s", "string", "text", "t", "time"}
+_FIELD_CHARACTERS = 1 << 28  # the csv module's own limit, 128 Ki, is less than a book
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table in their order, and its rows, read while they are iterated (as often as one likes)."""
+
+    path: Path
+    columns: tuple[str, ...]
+
+    def require(self, columns: Iterable[str]) -> None:
+        """DataError naming the first column that the table lacks, and those that it has."""
+        for column in columns:
+            if column not in self.columns:
+                raise DataError(
+                    f"{self.path} has no column {column!r}; it has {', '.join(map(repr, self.columns))}",
+                    "Name one of these columns in the recipe.",
+                )
+
+    @property
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """(number of the record's first line, column → value) of every record; blank lines are no records.
+
+        DataError, with file and line, for a record with another number of values, open quotes, or bytes that are not
+        UTF-8.
+        """
+        records = _records(self.path)
+        for _ in range(_header_lines(self.path)):
+            next(records, None)
+        for line, values in records:
+            if len(values) != len(self.columns):
+                raise DataError(
+                    f"{self.path}, line {line}: {len(values)} values, but the header names {len(self.columns)} columns "
+                    f"({', '.join(map(repr, self.columns))})",
+                    "A value that holds the delimiter, a quote or a line break must be quoted.",
+                )
+            yield line, dict(zip(self.columns, values, strict=True))
+
+
+def read_table(path: Path) -> Table:
+    """Open a table by its suffix: .tab and .tsv are separated by tabs, .csv by commas; all are UTF-8 and csv-quoted.
+
+    DataError for another suffix, a missing file, or a header that is missing, names a column twice, or (.tab) lacks its
+    lines of types and flags.
+    """
+    if path.suffix.lower() not in _DELIMITERS:
+        raise DataError(f"{path} is not a table that can be read", f"Tables end in {', '.join(SUFFIXES)}.")
+    records = _records(path)
+    header = [values for _, (_, values) in zip(range(_header_lines(path)), records, strict=False)]
+    if not header:
+        raise DataError(f"{path} is empty; its first line must name the columns")
+    columns = tuple(name.strip() for name in header[0])
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}, line 1: column {twice[0]!r} is named twice", "Give every column a name of its own.")
+    if path.suffix.lower() == ".tab":
+        types = header[1] if len(header) > 1 else []
+        stray = [value for value in types if value.strip() not in _ORANGE_TYPES and " " not in value.strip()]
+        if len(types) != len(columns) or stray or len(header) < 3:
+            raise DataError(
+                f"{path}, line 2: a .tab file (Orange) has the column names on line 1, their types (string, discrete, "
+                f"continuous, …) on line 2 and flags (class, meta, …) on line 3; found {types[:5]}",
+                "If it has one header line only, let its name end in .tsv.",
+            )
+    return Table(path, columns)
+
+
+def _header_lines(path: Path) -> int:
+    return 3 if path.suffix.lower() == ".tab" else 1
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, values) of every record of the file, header included, blank lines left out.
+
+    The second and third line of a .tab file are kept when they are blank: Orange writes a blank line of flags.
+    """
+    csv.field_size_limit(_FIELD_CHARACTERS)
+    kept = _header_lines(path)
+    line = 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=_DELIMITERS[path.suffix.lower()], strict=True)
+            for values in reader:
+                if values or line <= kept:
+                    yield line, values
+                line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {line}: {error}", "A value that holds a quote must be quoted, and its quotes doubled."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {_undecodable_line(path)}: not UTF-8", "Convert the file to UTF-8.") from error
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror or error}") from error
+
+
+def _undecodable_line(path: Path) -> int:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 0
