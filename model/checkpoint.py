@@ -10,6 +10,7 @@ renamed: a name that can be read as a step belongs to a complete checkpoint. Loa
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -53,6 +54,20 @@ def load_tensors(path: Path) -> "dict[str, Tensor]":
         raise DataError(f"{path} can't be read as safetensors: {error}", "Run `bert verify` to restore it.") from None
 
 
+def save_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
+    """Write a safetensors file. Raises OSError, as every other write does, when the disk is full or read-only."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
 def save(
     folder: Path,
     step: int,
@@ -69,11 +84,10 @@ def save(
         StoreError: the disk is full or read-only; what was there stays.
         DataError: what was written does not read back.
     """
-    from safetensors.torch import save_file
 
     def fill(place: Path) -> None:
         for name, part in tensors.items():
-            save_file({key: value.detach().contiguous() for key, value in part.items()}, place / f"{name}.safetensors")
+            save_tensors(part, place / f"{name}.safetensors")
         (place / "state.json").write_text(json.dumps(state, indent=1, allow_nan=False), encoding="utf-8")
 
     path = folder / f"{STEP}{step:010d}"
