@@ -1,0 +1,55 @@
+"""Measure an artifact: a dict of metrics, which the checks of `pipeline.suites` then judge.
+
+A metric is a number; `DOES_NOT_APPLY` where the configuration leaves nothing to measure (no next-sentence pairs). A
+metric that is missing, null or not finite fails its check.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from safetensors import SafetensorError
+
+from pipeline.config import Frozen
+from pipeline.errors import DataError
+from pipeline.profiles import shards, tables, tasks, training
+
+Measure = Callable[[Path, Any, Mapping[str, Any]], dict[str, Any]]
+
+MEASURES: Mapping[str, Measure] = {
+    "files": tables.files,
+    "wikipedia_text": tables.wikipedia_text,
+    "books_text": tables.source_text,
+    "documents": tables.documents,
+    "wordpiece_vocab": tables.vocabulary,
+    "pretraining_shards": shards.instances,
+    "pretrained": training.pretrained,
+    "release": training.release,
+    "task_data": tasks.task_data,
+    "finetuned": tasks.finetuned,
+    "contamination": tasks.contamination,
+    "benchmark_report": tasks.benchmark_report,
+}
+UNREADABLE = (
+    OSError,
+    UnicodeDecodeError,
+    json.JSONDecodeError,
+    pa.ArrowInvalid,
+    pl.exceptions.PolarsError,
+    SafetensorError,
+)
+
+
+def measure(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a staged or published folder. Raises DataError where a file is missing or can't be read."""
+    try:
+        return MEASURES[stage](folder, config, statistics)
+    except UNREADABLE as error:
+        raise DataError(f"the {stage} can't be read: {error}", "Run the stage again.") from error
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise DataError(
+            f"the {stage} has not the form agreed: {type(error).__name__} {error}", "Run the stage again."
+        ) from error

@@ -1,0 +1,192 @@
+"""Metrics of files, texts, documents and the vocabulary."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from pipeline.config import (
+    BooksTextConfig,
+    DocumentsConfig,
+    FilesConfig,
+    PathFrom,
+    VocabularyConfig,
+    WikipediaTextConfig,
+)
+from pipeline.errors import DataError
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, part_files
+from pipeline.tokenizer import SPECIAL_TOKENS
+
+MAGIC = {".bz2": b"BZh", ".gz": b"\x1f\x8b", ".zip": b"PK", ".whl": b"PK", ".xz": b"\xfd7zXZ\x00", ".parquet": b"PAR1"}
+BERT_SPECIAL_IDS = (0, 100, 101, 102, 103)
+"""Of [PAD], [UNK], [CLS], [SEP], [MASK] in Google's vocabularies; 1 … 99 are [unused0] … [unused98]."""
+
+
+def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The bytes themselves, or what references.json says of local files."""
+    references = folder / "references.json"
+    if references.exists():
+        listed = json.loads(references.read_text(encoding="utf-8"))
+        sizes = [entry["size_bytes"] for entry in listed]
+        paths = [_local(config, entry["path"]) for entry in listed]
+    else:
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
+        sizes = [path.stat().st_size for path in paths]
+    return {
+        "files": len(paths),
+        "empty_files": sizes.count(0),
+        "wrong_formats": sum(map(_is_something_else, paths)),
+    }
+
+
+def _local(config: FilesConfig, name: str) -> Path:
+    """Where a referenced file lies: the recipe names the file itself, or a folder that holds it."""
+    if not isinstance(config.from_, PathFrom):
+        raise DataError("references.json belongs to sources with a path", "Run the stage again.")
+    named = Path(config.from_.path)
+    return named if named.is_file() else named / name
+
+
+def _is_something_else(path: Path) -> bool:
+    magic = MAGIC.get(path.suffix.lower(), b"")
+    with path.open("rb") as file:
+        return file.read(len(magic)) != magic
+
+
+def _scan(folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(part_files(folder))
+
+
+def _measured(frame: pl.LazyFrame, **metrics: pl.Expr) -> dict[str, Any]:
+    row: dict[str, Any] = frame.select(**metrics).collect(engine="streaming").row(0, named=True)
+    return row
+
+
+def _repeated(column: str) -> pl.Expr:
+    return pl.len() - pl.col(column).n_unique()
+
+
+BLANK = pl.col("text").str.strip_chars().str.len_bytes() == 0
+NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() == 0
+
+
+def source_text(
+    folder: Path, config: BooksTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`S_text` of any kind."""
+    rows = pl.len().clip(lower_bound=1)
+    return _wrong_columns(folder, TEXT_SCHEMA) or _measured(
+        _scan(folder),
+        documents=pl.len(),
+        wrong_columns=pl.lit(0),
+        repeated_doc_ids=_repeated("doc_id"),
+        empty_texts=BLANK.sum(),
+        other_sources=(pl.col("source") != config.source).sum(),
+        broken_share=pl.col("text").str.contains("\ufffd", literal=True).sum() / rows,
+        no_licence=NO_LICENCE.sum(),
+    )
+
+
+def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kind wikipedia."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    page = pl.col("doc_id").str.extract(r":(\d+)$").cast(pl.Int64)
+    return common | _measured(
+        _scan(folder),
+        out_of_order=(page.diff() <= 0).sum() + page.is_null().sum(),
+        markup_share=pl.col("text").str.contains(r"\[\[|\]\]|\{\{|\}\}").sum() / pl.len().clip(lower_bound=1),
+    )
+
+
+def _wrong_columns(folder: Path, schema: Any) -> dict[str, Any]:
+    """Empty if every part has the columns and types of `schema`, in any string and list width."""
+    wanted = pl.DataFrame(schema.empty_table()).schema
+    wrong = sum(_polars_schema(path) != wanted for path in part_files(folder))
+    return {"wrong_columns": wrong} if wrong else {}
+
+
+def _polars_schema(path: Path) -> Mapping[str, Any]:
+    return pl.DataFrame(pq.read_schema(path).empty_table()).schema
+
+
+def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`documents`."""
+    wrong = _wrong_columns(folder, DOCUMENTS_SCHEMA)
+    if wrong:
+        return wrong
+    ends = pl.col("sentence_ends")
+    sound = (
+        (ends.list.len() > 0)
+        & (ends.list.last() == pl.col("text").str.len_chars())
+        & (ends.list.first() > 0)
+        & (ends.list.diff().list.min().fill_null(1) > 0)
+    )
+    held_out = (pl.col("split") == "held_out").sum()
+    metrics = _measured(
+        _scan(folder),
+        train=(pl.col("split") == "train").sum(),
+        held_out=held_out,
+        wrong_columns=pl.lit(0),
+        other_splits=(~pl.col("split").is_in(["train", "held_out"])).sum(),
+        repeated_doc_ids=_repeated("doc_id"),
+        repeated_texts=pl.len() - pl.col("text").hash().n_unique(),
+        empty_texts=BLANK.sum(),
+        bad_sentence_ends=(~sound.fill_null(False)).sum(),
+        bad_repeats=(~(pl.col("repeat") > 0).fill_null(False)).sum(),
+        one_sentence_share=(ends.list.len() == 1).sum() / pl.len().clip(lower_bound=1),
+        held_out_share=held_out / pl.len().clip(lower_bound=1),
+        no_licence=NO_LICENCE.sum(),
+    )
+    rows = metrics["train"] + metrics["held_out"]
+    return metrics | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
+
+
+def sigmas(hits: int, draws: int, probability: float) -> float | None:
+    """Standard deviations between `hits` and the mean of a binomial; None without draws, 0 where chance has no say."""
+    if not draws:
+        return None
+    deviation = math.sqrt(draws * probability * (1 - probability))
+    off = hits - draws * probability
+    return off / deviation if deviation else (0.0 if abs(off) < 0.5 else math.copysign(float("inf"), off))
+
+
+def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`wordpiece_vocab`; the unknown rate is what the stage measured on the held-out documents."""
+    text = (folder / "vocab.txt").read_text(encoding="utf-8")
+    entries = text.removesuffix("\n").split("\n")
+    return {
+        "size": len(entries),
+        "size_minus_declared": len(entries) - config.size,
+        "repeated_entries": len(entries) - len(set(entries)),
+        "blank_entries": sum(entry.split() != [entry] for entry in entries),
+        "misplaced_special_tokens": _misplaced(entries, config.layout),
+        "tokenizer_differences": _differences(folder / "tokenizer.json", entries, config),
+        "unknown_rate": statistics.get("unknown_rate"),
+    }
+
+
+def _misplaced(entries: list[str], layout: str) -> int:
+    if layout == "compact":
+        wanted = dict(enumerate(SPECIAL_TOKENS))
+    else:
+        wanted = dict(zip(BERT_SPECIAL_IDS, SPECIAL_TOKENS, strict=True)) | {
+            number: f"[unused{number - 1}]" for number in range(1, 100)
+        }
+    return sum(entries[number : number + 1] != [token] for number, token in wanted.items())
+
+
+def _differences(file: Path, entries: Iterable[str], config: VocabularyConfig) -> int:
+    """Entries with another id in tokenizer.json, and options of its normaliser that are not the recipe's."""
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    known = dict(tokenizer["model"]["vocab"])
+    differing = sum(known.pop(entry, None) != number for number, entry in enumerate(entries)) + len(known)
+    normaliser = tokenizer["normalizer"]
+    for option, wanted in (("lowercase", config.lowercase), ("strip_accents", config.strip_accents)):
+        differing += normaliser[option] != wanted
+    return differing

@@ -1,0 +1,89 @@
+"""Metrics of downstream tasks: their data, the fine-tuned models, contamination, and the report."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline.config import ContaminationConfig, FinetuneConfig, ReportConfig, TaskDataConfig
+from pipeline.profiles.training import infinite_numbers, infinite_weights, read_json
+
+PARTS = ("train", "dev", "test")
+REPORT_FILES = ("report.md", "report.html", "report.json")
+_OUTSIDE = re.compile(
+    r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)\s*=\s*[\"']?(?!data:)|@import|url\(\s*[\"']?(?:https?:)?//"
+)
+
+
+def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`task_data_T` with data; without, the folder holds not_run.json and is not measured."""
+    task = read_json(folder / "task.json")
+    labels = range(len(task["labels"]))
+    parts = {part: pl.read_parquet(folder / f"{part}.parquet") for part in PARTS}
+    texts = {part: frame.select("text_a", "text_b") for part, frame in parts.items()}
+    known = pl.col("label").is_in(labels)
+    trained = pl.concat([texts["train"], texts["dev"]]).unique()
+    seen = texts["test"].join(trained, on=["text_a", "text_b"], how="semi", nulls_equal=True)
+    return {
+        "data_present": 1,
+        "smallest_part": min(len(frame) for frame in parts.values()),
+        "repeated_ids": sum(len(frame) - frame["example_id"].n_unique() for frame in parts.values()),
+        "empty_texts": sum(
+            frame.select((pl.col("text_a").fill_null("").str.strip_chars() == "").sum()).item()
+            for frame in parts.values()
+        ),
+        "bad_labels": sum(
+            frame.select((~(known.fill_null(part == "test"))).sum()).item() for part, frame in parts.items()
+        ),
+        "wrong_counts": sum(task["counts"].get(part) != len(frame) for part, frame in parts.items()),
+        "seen_tests": len(seen),
+        "unseen_labels": len(set(labels) - set(parts["train"]["label"].drop_nulls().to_list())),
+    }
+
+
+def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`finetuned_T` with data; without, the folder holds not_run.json and is not measured."""
+    complete = 0
+    distinct = []
+    lengths: dict[str, set[int]] = {}
+    for seed in range(config.seed, config.seed + config.seeds):
+        for part in ("dev", "test"):
+            file = folder / "predictions" / f"{part}-seed-{seed}.parquet"
+            if file.exists():
+                predictions = pl.read_parquet(file, columns=["example_id", "prediction"])
+                complete += predictions["prediction"].null_count() == 0 and len(predictions) > 0
+                lengths.setdefault(part, set()).add(len(predictions))
+                distinct.append(predictions["prediction"].n_unique())
+    unequal = sum(len(found) - 1 for found in lengths.values())
+    return {
+        "data_present": 1,
+        "seeds_missing": 2 * config.seeds - complete + unequal,
+        "infinite_scores": infinite_numbers(read_json(folder / "scores.json")),
+        "infinite_weights": infinite_weights(folder / "model.safetensors"),
+        "distinct_predictions": min(distinct, default=0),
+    }
+
+
+def contamination(folder: Path, config: ContaminationConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`contamination`."""
+    found = read_json(folder / "contamination.json")
+    shares = [entry["share"] for entry in found["tasks"].values() if entry["share"] is not None]
+    return {
+        "bad_shares": sum(not 0 <= share <= 1 for share in shares),
+        "largest_share": max(shares, default=0.0),
+    }
+
+
+def benchmark_report(folder: Path, config: ReportConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`benchmark_report`."""
+    missing = [name for name in REPORT_FILES if not (folder / name).is_file() or not (folder / name).stat().st_size]
+    if missing:
+        return {"files_missing": len(missing)}
+    named = read_json(folder / "report.json")["tasks"]
+    return {
+        "files_missing": 0,
+        "tasks_missing": len(set(config.tasks) - {task["task"] if isinstance(task, dict) else task for task in named}),
+        "outside_links": len(_OUTSIDE.findall((folder / "report.html").read_text(encoding="utf-8"))),
+    }

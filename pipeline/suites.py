@@ -1,0 +1,367 @@
+"""What every artifact is checked for before it is published, as Great Expectations suites.
+
+A suite is a list of checks on a frame of one row: the metrics that `pipeline.profiles` measures on the artifact. They
+are made so that the arguments of an expectation are constants (`size_minus_declared` must be 0), and row floors stand
+first, because an empty table would pass all the rest. Declaring and digesting a suite imports nothing heavy.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.config import Frozen
+
+Severity = Literal["critical", "warning"]
+NOT_RUN = "not_run.json"
+"""A folder that holds this file has no data: a task whose files were never there."""
+PRESENT = "data_present"
+DOES_NOT_APPLY = "does not apply"
+"""Stands for a metric that the configuration leaves nothing to measure for; its check passes."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation on one metric."""
+
+    name: str
+    description: str
+    expectation: str
+    """class of `great_expectations.expectations`"""
+    arguments: Mapping[str, Any]
+    severity: Severity = "critical"
+    shows: tuple[str, ...] = ()
+    """metrics that explain the checked one; shown beside it"""
+
+    @property
+    def metric(self) -> str:
+        """The column of the frame that is checked."""
+        return str(self.arguments["column"])
+
+    @property
+    def expected(self) -> str:
+        """The rule in a few characters: `= 0`, `≥ 1`, `-6 … 6`."""
+        least, most = self.arguments.get("min_value"), self.arguments.get("max_value")
+        if least == most:
+            return f"= {least}"
+        if most is None:
+            return f"{'>' if self.arguments.get('strict_min') else '≥'} {least}"
+        return f"≤ {most}" if least is None else f"{least} … {most}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The checks of one stage. `version` is raised by hand when a metric is measured in another way."""
+
+    checks: tuple[Check, ...]
+    version: str = "1"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check said; `observed` and `expected` are for people."""
+
+    name: str
+    passed: bool
+    severity: Severity
+    observed: str
+    expected: str
+    description: str = field(default="")
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def _between(
+    name: str,
+    description: str,
+    metric: str,
+    least: float | None,
+    most: float | None,
+    severity: Severity = "critical",
+    shows: tuple[str, ...] = (),
+    strict: bool = False,
+) -> Check:
+    arguments: dict[str, Any] = {"column": metric, "min_value": least, "max_value": most}
+    if strict:
+        arguments["strict_min"] = True
+    return Check(name, description, "ExpectColumnValuesToBeBetween", arguments, severity, shows)
+
+
+def _floor(name: str, description: str, metric: str, least: float = 1, severity: Severity = "critical") -> Check:
+    return _between(name, description, metric, least, None, severity)
+
+
+def _none(name: str, description: str, metric: str, severity: Severity = "critical", *shows: str) -> Check:
+    return _between(name, description, metric, 0, 0, severity, shows)
+
+
+def _at_most(name: str, description: str, metric: str, most: float, severity: Severity = "warning") -> Check:
+    return _between(name, description, metric, None, most, severity)
+
+
+def _above_zero(name: str, description: str, metric: str, *shows: str) -> Check:
+    return _between(name, description, metric, 0, None, "warning", shows, strict=True)
+
+
+SIGMAS = 6
+"""A share that is drawn at random may be this many standard deviations off."""
+
+
+def _by_chance(name: str, description: str, metric: str, severity: Severity, *shows: str) -> Check:
+    return _between(name, description, metric, -SIGMAS, SIGMAS, severity, shows)
+
+
+_TEXT = (
+    _floor("has_documents", "There is at least one document.", "documents"),
+    _none("columns_as_agreed", "The columns and types are those of the text tables.", "wrong_columns"),
+    _none("doc_ids_unique", "No doc_id stands twice.", "repeated_doc_ids"),
+    _none("texts_not_empty", "Every document has text.", "empty_texts"),
+    _none("source_named", "Every document names its source.", "other_sources"),
+    _at_most(
+        "encoding_sound", "Hardly any document holds U+FFFD, the mark of a broken encoding.", "broken_share", 0.01
+    ),
+    _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
+)
+_PRESENT = _between(
+    PRESENT, "The task's files are there; without them its cell in the report is empty.", PRESENT, 1, 1, "warning"
+)
+
+SUITES: Mapping[str, Suite] = {
+    "files": Suite(
+        (
+            _floor("has_files", "There is at least one file.", "files"),
+            _none("files_not_empty", "No file is empty.", "empty_files"),
+            _none("files_are_what_they_say", "A .bz2, .gz, .zip or .whl begins as one.", "wrong_formats"),
+        )
+    ),
+    "wikipedia_text": Suite(
+        (
+            *_TEXT,
+            _none("in_page_order", "Documents stand by page_id as a number.", "out_of_order"),
+            _at_most("markup_gone", "Hardly any document still holds [[, ]], {{ or }}.", "markup_share", 0.02),
+        )
+    ),
+    "books_text": Suite(_TEXT),
+    "documents": Suite(
+        (
+            _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
+            _floor("has_held_out", "At least one document is held out; a larger held_out helps.", "held_out"),
+            _none("columns_as_agreed", "The columns and types are those of the documents table.", "wrong_columns"),
+            _none("splits_known", "Every document is in train or in held_out.", "other_splits"),
+            _none("doc_ids_unique", "No doc_id stands twice.", "repeated_doc_ids"),
+            _none(
+                "texts_unique",
+                "No text stands twice: deduplicated, and nothing held out is also trained on.",
+                "repeated_texts",
+            ),
+            _none("texts_not_empty", "Every document has text.", "empty_texts"),
+            _none(
+                "sentence_ends_sound",
+                "Sentence ends ascend, and the last one is the text's length.",
+                "bad_sentence_ends",
+            ),
+            _none("repeats_positive", "Every document is passed over a positive number of times.", "bad_repeats"),
+            _at_most(
+                "has_sentences",
+                "At most half of the documents are one sentence: pairs need two.",
+                "one_sentence_share",
+                0.5,
+                "critical",
+            ),
+            _by_chance(
+                "held_out_share",
+                "The held-out share is the recipe's, within chance (standard deviations).",
+                "held_out_sigmas",
+                "warning",
+                "held_out_share",
+            ),
+            _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
+        )
+    ),
+    "wordpiece_vocab": Suite(
+        (
+            _none(
+                "size_as_declared",
+                "vocab.txt has exactly the recipe's number of entries.",
+                "size_minus_declared",
+                "critical",
+                "size",
+            ),
+            _none("entries_unique", "No entry stands twice.", "repeated_entries"),
+            _none("entries_not_empty", "No entry is empty or holds white space.", "blank_entries"),
+            _none(
+                "special_tokens_placed",
+                "[PAD] [UNK] [CLS] [SEP] [MASK] and [unusedN] stand where the layout says.",
+                "misplaced_special_tokens",
+            ),
+            _none(
+                "tokenizer_agrees",
+                "tokenizer.json gives every entry the id of its line, and cleans text as declared.",
+                "tokenizer_differences",
+            ),
+            _at_most(
+                "unknown_rate", "At most 5 % of the held-out words become [UNK].", "unknown_rate", 0.05, "critical"
+            ),
+            _at_most("unknown_rate_low", "At most 0.5 % of the held-out words become [UNK].", "unknown_rate", 0.005),
+        )
+    ),
+    "pretraining_shards": Suite(
+        (
+            _floor("has_train", "There are instances to train on.", "train_rows"),
+            _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
+            _none("files_complete", "As many shard files as declared, with the agreed columns.", "wrong_files"),
+            _none("lengths_fit", "No instance is longer than sequence_length or lacks a token.", "bad_lengths"),
+            _none("ids_in_vocabulary", "Every id is below the vocabulary's size.", "ids_outside"),
+            _none("structure", "[CLS] A [SEP] B [SEP], with token_type_start after the first [SEP].", "bad_structures"),
+            _none(
+                "positions_sound", "Masked positions ascend, lie inside, and never on [CLS] or [SEP].", "bad_positions"
+            ),
+            _none(
+                "mask_counts",
+                "min(max_predictions_per_seq, max(1, round(mask_rate × tokens))) masks each.",
+                "wrong_mask_counts",
+            ),
+            _by_chance(
+                "masked_share",
+                "Share of [MASK] at masked positions, within chance (standard deviations).",
+                "mask_sigmas",
+                "critical",
+                "mask_share",
+            ),
+            _by_chance(
+                "random_share",
+                "Share of random words at masked positions, within chance.",
+                "random_sigmas",
+                "critical",
+                "random_share",
+            ),
+            _by_chance(
+                "kept_share",
+                "Share of words kept at masked positions, within chance.",
+                "keep_sigmas",
+                "critical",
+                "keep_share",
+            ),
+            _none(
+                "next_sentence_share",
+                "40 to 80 % of the pairs are random ones (a chunk of one sentence forces it).",
+                "next_sentence_off",
+                "critical",
+                "random_next_share",
+            ),
+            _none(
+                "random_next_is_random", "The second half of a random pair comes from another document.", "wrong_pairs"
+            ),
+            _none("held_out_unseen", "No held-out document gave a training instance.", "seen_held_out"),
+            _at_most(
+                "instances_differ", "At most 1 % of the training instances are copies of another.", "copied_share", 0.01
+            ),
+        )
+    ),
+    "pretrained": Suite(
+        (
+            _floor("has_metrics", "metrics.jsonl holds at least one row.", "metric_rows"),
+            _none("losses_finite", "Every number of metrics.jsonl and held_out.json is finite.", "infinite_numbers"),
+            _none("weights_finite", "Every weight is finite.", "infinite_weights"),
+            _none("steps_done", "Training ended at the phase's last step.", "steps_missing"),
+            _above_zero("loss_fell", "The training loss fell.", "loss_drop", "first_loss", "last_loss"),
+            _above_zero(
+                "mlm_beats_baseline",
+                "Held-out accuracy of masked words is above that of the most frequent one.",
+                "mlm_gain",
+                "mlm_accuracy",
+                "mlm_baseline",
+            ),
+            _above_zero(
+                "nsp_beats_baseline",
+                "Held-out accuracy of the next sentence is above the majority class.",
+                "nsp_gain",
+                "nsp_accuracy",
+                "nsp_baseline",
+            ),
+        )
+    ),
+    "release": Suite(
+        (
+            _none("files_complete", "All files that transformers loads, and the card.", "files_missing"),
+            _none(
+                "vocabulary_fits",
+                "vocab.txt, config.json and the word embeddings have one size.",
+                "vocabulary_mismatches",
+            ),
+            _none("weights_finite", "Every weight is finite.", "infinite_weights"),
+        )
+    ),
+    "task_data": Suite(
+        (
+            _PRESENT,
+            _floor("has_examples", "Every part (train, dev, test) has at least one example.", "smallest_part"),
+            _none("example_ids_unique", "No example_id stands twice in a part.", "repeated_ids"),
+            _none("texts_not_empty", "Every example has text.", "empty_texts"),
+            _none(
+                "labels_known", "Every label is one of the task's; train and dev have them all filled.", "bad_labels"
+            ),
+            _none("counts_agree", "task.json counts what the tables hold.", "wrong_counts"),
+            _none("test_unseen", "No test text stands in train or dev.", "seen_tests"),
+            _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning"),
+        )
+    ),
+    "finetuned": Suite(
+        (
+            _PRESENT,
+            _none("seeds_complete", "Predictions of every seed, of equal length.", "seeds_missing"),
+            _none("scores_finite", "Every score is a finite number.", "infinite_scores"),
+            _none("weights_finite", "Every weight is finite.", "infinite_weights"),
+            _floor(
+                "predictions_vary",
+                "Every seed predicts at least two different labels.",
+                "distinct_predictions",
+                2,
+                "warning",
+            ),
+        )
+    ),
+    "contamination": Suite(
+        (
+            _none("shares_sound", "Every share lies between 0 and 1.", "bad_shares"),
+            _at_most(
+                "test_untouched", "At most 10 % of any task's test texts overlap with the corpus.", "largest_share", 0.1
+            ),
+        )
+    ),
+    "benchmark_report": Suite(
+        (
+            _none("files_complete", "report.md, report.html and report.json, none of them empty.", "files_missing"),
+            _none("tasks_complete", "Every task of the recipe has its line.", "tasks_missing"),
+            _none("self_contained", "report.html loads nothing from elsewhere.", "outside_links"),
+        )
+    ),
+}
+
+
+def suite_digest(stage: str) -> str:
+    """Digest of what a stage's suite asks for; names of checks and rules, not their descriptions."""
+    suite = SUITES[stage]
+    rules = [[c.name, c.expectation, dict(c.arguments), c.severity] for c in suite.checks]
+    return hashlib.sha256(json.dumps([suite.version, rules], sort_keys=True).encode()).hexdigest()
+
+
+def profile(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of an artifact, by name. Raises DataError where it can't be read."""
+    from pipeline.profiles import measure
+
+    return measure(stage, folder, config, statistics)
+
+
+def validate(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> list[CheckResult]:
+    """Run the stage's suite on a staged or published folder; one result for every check, in the suite's order.
+
+    What can't be measured has failed. A folder that holds `not_run.json` passes all checks but `data_present`.
+    """
+    from pipeline.validation import run_suite
+
+    return run_suite(stage, folder, config, statistics)
