@@ -173,3 +173,11 @@ def test_real_novels_have_no_wrapped_lines_left(files: Path) -> None:
         assert breaks < 0.05 * len(row["text"]) / 65, "of the line breaks of a book wrapped at 65 characters"
         paragraphs = row["text"].split("\n\n")
         assert 500 < len(paragraphs) < 2000
+
+
+def test_golden_rows(files: Path) -> None:
+    (files / "alice.txt").write_text(GUTENBERG + GUTENBERG)
+    (files / "tale.tsv").write_text("text\tname\nOnce upon a time.\tTale\n")
+    rows, _ = extract(files, language="en", licence="CC0-1.0", columns={"title": "name"})
+    # If this changes, raise STAGE.version of pipeline/books.py
+    assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == "a98deb5d4ba20213"

@@ -1,0 +1,181 @@
+"""The vocabulary: merges by hand, equal bytes on every run, exact size or a refusal, special tokens in place."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from pipeline.config import VocabularyConfig
+from pipeline.errors import DataError
+from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
+from pipeline.stage import ROOT
+from pipeline.tokenizer import SPECIAL_TOKENS, bert_words, load, make
+from pipeline.vocabulary import count_words, coverage, learn, train_vocabulary
+
+# The example of Hugging Face's course on BPE: ug 20, un 16, h + ug 15; then by hand p + un 12,
+# p + ug, hug + s, b + un
+HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+HUGS_TOKENS = [*"bghnpsu", "##g", "##n", "##s", "##u", "##ug", "##un", "hug", "pun"]
+
+
+def config(size: int, **others: Any) -> VocabularyConfig:
+    return VocabularyConfig.model_construct(**{**VocabularyConfig(**others).plain(), "size": size})
+
+
+def documents(folder: Path, texts: list[str], held_out: tuple[str, ...] = ()) -> Path:
+    folder.mkdir(parents=True)
+    rows = [
+        {"doc_id": f"s:{i}", "source": "s", "text": text, "split": split, "sentence_ends": [len(text)], "repeat": 1.0}
+        for split, part in (("train", texts), ("held_out", held_out))
+        for i, text in enumerate(part)
+    ]
+    write_parts(rows, DOCUMENTS_SCHEMA, folder)
+    return folder
+
+
+def babble(seed: int, words: int) -> list[str]:
+    """Texts in which very many pairs occur equally often: where an order that is not pinned would show."""
+    generator = random.Random(seed)
+    stems = [
+        "".join(generator.choices("abcdefghijklmnopqrstuvwxyzäöüéñß", k=generator.randint(1, 9))) for _ in range(900)
+    ]
+    return [" ".join(generator.choices(stems, k=100)) for _ in range(words // 100)]
+
+
+def test_merges_by_hand() -> None:
+    assert learn(HUGS, config(5 + 15)) == [*SPECIAL_TOKENS, *HUGS_TOKENS]
+
+
+def test_berts_own_layout() -> None:
+    vocabulary = learn(HUGS, config(104 + 15, layout="bert"))
+    assert [vocabulary.index(token) for token in SPECIAL_TOKENS] == [0, 100, 101, 102, 103]
+    assert (vocabulary[1], vocabulary[99]) == ("[unused0]", "[unused98]")
+    assert vocabulary[104:] == HUGS_TOKENS
+
+
+def test_a_text_that_is_too_small_names_its_ceiling() -> None:
+    with pytest.raises(DataError, match="at most 23 tokens") as caught:
+        learn(HUGS, config(200))
+    assert "vocabulary.size to 23" in caught.value.todo
+    assert len(learn(HUGS, config(23))) == 23
+
+
+def test_a_size_without_room_for_words_is_refused() -> None:
+    with pytest.raises(DataError, match="already 16"):
+        learn(HUGS, config(16))
+
+
+def test_the_alphabet_is_limited_to_the_most_frequent_characters() -> None:
+    vocabulary = learn({**HUGS, "xug": 1, "zz": 1}, config(5 + 15, alphabet_limit=7))
+    assert vocabulary == [*SPECIAL_TOKENS, *HUGS_TOKENS]
+
+
+def test_rare_pairs_are_not_merged() -> None:
+    assert learn(HUGS, config(5 + 15, min_frequency=12))[-1] == "pun"
+    with pytest.raises(DataError, match="at most 19 tokens .* 13 times or more"):
+        learn(HUGS, config(5 + 15, min_frequency=13))
+
+
+def test_counting_by_stretches_gives_the_words_of_the_whole_text() -> None:
+    text = (
+        "Ångström,\x1cde\u0301ja\u0301\x85vu\u00a0x\u2028y\u3000z 漢字kanji\t[MASK]##a don't\r\n\u200bEnd\ufffd. İI ß"
+    )
+    for lowercase, strip_accents in ((True, True), (False, False), (True, False)):
+        chosen = config(100, lowercase=lowercase, strip_accents=strip_accents)
+        chunks = Counter(text.replace("\t", " ").replace("\r", " ").replace("\n", " ").split(" "))
+        direct = Counter(bert_words(lowercase=lowercase, strip_accents=strip_accents)(text))
+        assert count_words(chunks, chosen) == direct
+
+
+def train(folder: Path, out: Path, **options: Any) -> tuple[bytes, bytes, dict[str, Any]]:
+    out.mkdir()
+    statistics = train_vocabulary({"documents": folder}, VocabularyConfig(**options), out)
+    return (out / "vocab.txt").read_bytes(), (out / "tokenizer.json").read_bytes(), statistics
+
+
+def test_the_same_bytes_on_every_run_with_any_threads_and_in_any_order(tmp_path: Path) -> None:
+    texts = babble(1, 20_000)
+    first = train(documents(tmp_path / "a", texts), tmp_path / "out_a", size=1500)
+    random.Random(2).shuffle(texts)
+    shuffled = documents(tmp_path / "b", texts)
+    assert train(shuffled, tmp_path / "out_b", size=1500) == first
+    program = (
+        "import sys; from pathlib import Path; from pipeline.vocabulary import *; from pipeline.config import *\n"
+        "train_vocabulary({'documents': Path(sys.argv[1])}, VocabularyConfig(size=1500), Path(sys.argv[2]))"
+    )
+    for threads in ("1", "2"):
+        out = tmp_path / f"out_{threads}"
+        out.mkdir()
+        environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
+        command = [sys.executable, "-c", program, str(shuffled), str(out)]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        assert ((out / "vocab.txt").read_bytes(), (out / "tokenizer.json").read_bytes()) == first[:2]
+
+
+def test_golden_bytes(tmp_path: Path) -> None:
+    vocabulary, described, _ = train(documents(tmp_path / "a", babble(3, 5_000)), tmp_path / "out", size=1000)
+    # If this changes, raise STAGE.version of pipeline/vocabulary.py
+    assert hashlib.sha256(vocabulary).hexdigest()[:16] == "88936cb9540d281d"
+    assert hashlib.sha256(described).hexdigest()[:16] == "94108e1a262ae48f"
+
+
+def test_only_train_documents_are_learned_and_held_out_ones_measured(tmp_path: Path) -> None:
+    texts = [" ".join([word] * count) for word, count in HUGS.items()] * 3 + ["".join(map(chr, range(0x1400, 0x1440)))]
+    folder = documents(tmp_path / "documents", [*texts, *babble(4, 2_000)], held_out=("Hugs hug bug ŋ",))
+    vocabulary, described, statistics = train(folder, tmp_path / "out", size=400)
+    tokens = vocabulary.decode().split("\n")
+    assert tokens.pop() == ""
+    assert len(tokens) == len(set(tokens)) == statistics["size"] == 400
+    assert tokens[:5] == list(SPECIAL_TOKENS)
+    assert "ŋ" not in tokens
+    assert (statistics["measured_on"], statistics["words_millions"]) == ("held_out", 4e-6)
+    assert statistics["unknown_rate"] == 0.25
+    tokenizer = load(tmp_path / "out")
+    pieces = tokenizer.tokens(tokenizer.encode_ids(["Hugs hug bug ŋ"])[0])
+    assert pieces[:2] == ["hugs", "hug"]
+    assert statistics["pieces_per_word"] == len(pieces) / 4
+    assert statistics["continued_share"] == pytest.approx(
+        sum(p.startswith("##") for p in pieces) / len(pieces), abs=1e-6
+    )
+    assert json.loads(described)["model"]["vocab"] == {token: number for number, token in enumerate(tokens)}
+
+
+def test_pinned_characters_are_ordinary_tokens_in_tokenizer_json(tmp_path: Path) -> None:
+    _, described, _ = train(documents(tmp_path / "a", babble(5, 2_000)), tmp_path / "out", size=300)
+    assert [token["content"] for token in json.loads(described)["added_tokens"]] == list(SPECIAL_TOKENS)
+    library = tokenizers.Tokenizer.from_str(described.decode())
+    ids = library.encode("qzq").ids
+    assert library.decode(ids, skip_special_tokens=True) == "qzq"
+    assert "##a" not in library.encode("x ##a").tokens
+
+
+def test_without_held_out_text_the_train_text_is_measured(tmp_path: Path) -> None:
+    *_, statistics = train(documents(tmp_path / "a", babble(6, 2_000)), tmp_path / "out", size=300)
+    assert statistics["measured_on"] == "train"
+    assert statistics["unknown_rate"] == 0
+
+
+def test_no_train_text_is_refused(tmp_path: Path) -> None:
+    folder = documents(tmp_path / "a", [], held_out=("Words.",))
+    with pytest.raises(DataError, match="no words in its train part"):
+        train(folder, tmp_path / "out", size=300)
+
+
+def test_coverage_by_hand() -> None:
+    vocabulary = learn(HUGS, config(5 + 15))
+    tokenizer = make(vocabulary, lowercase=True, strip_accents=True)
+    # hug: 1 piece, bug: b ##ug, xyz: [UNK]
+    assert coverage({"hug": 5, "bug": 3, "xyz": 2}, tokenizer) == {
+        "words_millions": 1e-5,
+        "unknown_rate": 0.2,
+        "pieces_per_word": 1.3,
+        "continued_share": round(3 / 13, 6),
+    }
