@@ -124,29 +124,13 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
         StoreError: the disk can't hold what is forecast.
     """
     from pipeline import shards_beam
-    from pipeline.tokenizer import load
+    from pipeline.tokenizer import SPECIAL_TOKENS, load
 
-    tokenizer = load(inputs["wordpiece_vocab"])
     corpora = measure(inputs["documents"])
-    for part, corpus in corpora.items():
-        if not corpus.documents:
-            raise DataError(
-                f"{inputs['documents']} has no {part} documents",
-                "Add text or set corpus.held_out so that both parts get documents.",
-            )
-    expected = forecast(corpora, config)
-    free = shutil.disk_usage(out).free
-    if expected["bytes_on_the_way"] > free:
-        raise StoreError(
-            f"{out}: the shards need about {expected['bytes_on_the_way'] / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB "
-            "are free",
-            "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor.",
-        )
-    row_groups = [
-        (path.name, group)
-        for path in part_files(inputs["documents"])
-        for group in range(pq.read_metadata(path).num_row_groups)
-    ]
+    _check(corpora, config, inputs["documents"], out)
+    tokenizer = load(inputs["wordpiece_vocab"])
+    for left in out.glob(".scratch-*"):  # of a run that was killed
+        shutil.rmtree(left)
     scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
     plan = shards_beam.Plan(
         documents=inputs["documents"].resolve(),
@@ -160,13 +144,40 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
             for part, corpus in corpora.items()
         },
     )
+    row_groups = [
+        (path.name, group)
+        for path in part_files(plan.documents)
+        for group in range(pq.read_metadata(path).num_row_groups)
+    ]
     beam = settings().beam
     try:
         with _progress(scratch, plan.parts, len(row_groups)):
             shards_beam.run(plan, row_groups, beam, useful_workers(beam, corpora, config))
-        return statistics(scratch / "statistics", plan.parts, corpora, config)
+        found = statistics(scratch / "statistics", plan.parts, corpora, config)
+    except BaseException:
+        for part in PARTS:
+            shutil.rmtree(out / part, ignore_errors=True)
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    special_ids = dict(zip(SPECIAL_TOKENS, tokenizer.special_ids, strict=True))
+    return found | {"vocab_size": plan.control.vocab_size, "special_ids": special_ids}
+
+
+def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path, out: Path) -> None:
+    """Refuse a corpus without one of its parts, and a disk that is too small."""
+    for part, corpus in corpora.items():
+        if not corpus.documents:
+            raise DataError(
+                f"{documents} has no {part} documents",
+                "Add text or set corpus.held_out so that both parts get documents.",
+            )
+    needed, free = forecast(corpora, config)["bytes_on_the_way"], shutil.disk_usage(out).free
+    if needed > free:
+        raise StoreError(
+            f"{out}: the shards need about {needed / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free",
+            "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor.",
+        )
 
 
 def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: ShardsConfig) -> int:

@@ -10,7 +10,9 @@ The payload goes through files in a scratch folder that every worker must see. A
 content depends on nothing else, and it appears by one rename: a bundle that runs twice writes the same file twice.
 """
 
+import errno
 import json
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline.config import ShardsConfig
-from pipeline.errors import BertError, DataError, RecipeError
+from pipeline.errors import BertError, DataError, RecipeError, StoreError
 from pipeline.instances import Control, build_pass, scratch_schema
 from pipeline.pairs import Pool
 from pipeline.settings import BeamSettings
@@ -81,11 +83,16 @@ def run(plan: Plan, row_groups: Sequence[tuple[str, int]], settings: BeamSetting
     try:
         with beam.Pipeline(options=options) as pipeline:
             build(pipeline, plan, row_groups)
-    except Exception:
-        # A runner passes only the text of a worker's error on.
+    except Exception as error:
         failed = plan.scratch / "error.json"
         if failed.exists():
-            raise DataError(**json.loads(failed.read_text(encoding="utf-8"))) from None
+            note = json.loads(failed.read_text(encoding="utf-8"))
+            raise ERRORS[note["kind"]](note["what"], note["todo"]) from None
+        if "Channel closed prematurely" in str(error):
+            raise BertError(
+                "A Beam worker process died while it made shards", "It may have run out of memory: run again, if need "
+                "be with fewer workers (beam.workers in settings.yaml)."
+            ) from None  # fmt: skip
         raise
 
 
@@ -121,7 +128,6 @@ def pipeline_options(settings: BeamSettings, workers: int) -> PipelineOptions:
     ours = {
         "direct_running_mode": "in_memory" if workers == 1 else "multi_processing",
         "direct_num_workers": workers,
-        "default_sdk_harness_log_level": "ERROR",
     }
     options = {**(ours if local else {}), **settings.options}
     if options.get("direct_running_mode") == "multi_threading":
@@ -288,13 +294,23 @@ def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+ERRORS: dict[str, type[BertError]] = {"DataError": DataError, "StoreError": StoreError}
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES}
+
+
 @contextmanager
 def _reported(plan: Plan) -> Iterator[None]:
-    """Leave a note of an error that a person can act on where `run` finds it, whatever the runner does with it."""
+    """Leave a note of an error that a person can act on where `run` finds it; a runner passes only its text on."""
     try:
         yield
-    except BertError as error:
-        _write_json(plan.scratch / "error.json", {"what": error.what, "todo": error.todo})
+    except DataError as error:
+        _write_json(plan.scratch / "error.json", {"kind": "DataError", "what": error.what, "todo": error.todo})
+        raise
+    except OSError as error:
+        if error.errno in DISK:
+            what = f"{plan.out} can't be written: {os.strerror(error.errno)}"
+            todo = "Free space or move the store (home in settings.yaml), then run again."
+            _write_json(plan.scratch / "error.json", {"kind": "StoreError", "what": what, "todo": todo})
         raise
 
 
