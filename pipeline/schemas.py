@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -124,15 +125,21 @@ def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator
     At most one row group is in memory. A file that is broken or lacks a column is a DataError that names it.
     """
     for path in part_files(folder):
-        try:
-            with pq.ParquetFile(path) as file:
-                missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
-                if missing:
-                    raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
-                for group in range(file.num_row_groups):
-                    yield from file.read_row_group(group, columns=list(columns) if columns else None).to_batches()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-            raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+        with _readable(path), pq.ParquetFile(path) as file:
+            missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
+            if missing:
+                raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
+            for group in range(file.num_row_groups):
+                yield from file.read_row_group(group, columns=list(columns) if columns else None).to_batches()
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What pyarrow says of a broken file, as a DataError that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
 
 
 def iter_rows(folder: Path, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -142,8 +149,12 @@ def iter_rows(folder: Path, columns: Sequence[str] | None = None) -> Iterator[di
 
 
 def count_rows(folder: Path) -> int:
-    """Number of rows of all parts, from their footers."""
-    return sum(pq.read_metadata(path).num_rows for path in part_files(folder))
+    """Number of rows of all parts, from their footers; DataError for a broken one."""
+    rows = 0
+    for path in part_files(folder):
+        with _readable(path):
+            rows += pq.read_metadata(path).num_rows
+    return rows
 
 
 CHARACTERS_PER_TOKEN = 4.45

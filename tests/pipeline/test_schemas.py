@@ -78,6 +78,8 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"part-00000\.parquet can't be read"):
         list(iter_batches(tmp_path))
+    with pytest.raises(DataError, match=r"part-00000\.parquet can't be read"):
+        count_rows(tmp_path)
 
 
 def test_lengths_by_hand() -> None:
