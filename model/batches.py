@@ -1,6 +1,6 @@
 """Batches out of shards: which rows (model/order.py), padded to one of a few lengths.
 
-B batch, S padded length, M masked positions of the whole batch.
+B batch, S padded length, P one more than the most masked words in a row, M masked words of the whole batch.
 """
 
 from dataclasses import dataclass, replace
@@ -30,8 +30,10 @@ class Batch:
     """int64 [B, S]"""
     attention_mask: Tensor
     """bool [B, S]; False: padding"""
-    masked_positions: Tensor
-    """int64 [M], into the flattened batch: row × S + position"""
+    positions: Tensor
+    """int64 [B, P]: 0 ([CLS]), the row's masked positions, then zeros"""
+    masked_places: Tensor
+    """int64 [M], where in the flattened `positions` the masked words stand"""
     masked_ids: Tensor
     """int64 [M], the ids before masking"""
     labels: Tensor | None
@@ -44,6 +46,11 @@ class Batch:
         """Share of the batch that is padding."""
         return 1 - self.tokens / self.input_ids.numel()
 
+    @property
+    def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The arguments of BertForPretraining."""
+        return self.input_ids, self.token_type_ids, self.attention_mask, self.positions, self.masked_places
+
     def on(self, device: Device) -> "Batch":
         """The same batch on a device."""
         return replace(
@@ -51,7 +58,8 @@ class Batch:
             input_ids=device.put(self.input_ids),
             token_type_ids=device.put(self.token_type_ids),
             attention_mask=device.put(self.attention_mask),
-            masked_positions=device.put(self.masked_positions),
+            positions=device.put(self.positions),
+            masked_places=device.put(self.masked_places),
             masked_ids=device.put(self.masked_ids),
             labels=None if self.labels is None else device.put(self.labels),
         )
@@ -68,23 +76,26 @@ def batch_of(shards: Shards, rows: npt.NDArray[np.int64], sequence_length: int) 
     lengths = ends - starts
     quarter = -(-sequence_length // LENGTHS)
     padded = min(sequence_length, -(-int(lengths.max()) // quarter) * quarter)
-    places = np.arange(padded)[None, :]  # [1, S]
-    real = places < lengths[:, None]  # [B, S]
+    columns = np.arange(padded)[None, :]  # [1, S]
+    real = columns < lengths[:, None]  # [B, S]
     input_ids = np.full((len(rows), padded), PAD, np.int64)
     input_ids[real] = shards.input_ids[_ranges(starts, lengths)]
     types = np.zeros_like(input_ids)
     if shards.token_type_start is not None:
-        types[real & (places >= shards.token_type_start[rows][:, None])] = 1
+        types[real & (columns >= shards.token_type_start[rows][:, None])] = 1
     firsts = shards.masked_offsets[rows]
     counts = shards.masked_offsets[rows + 1] - firsts
     masked = _ranges(firsts, counts)
+    width = int(counts.max(initial=0)) + 1
+    places = np.repeat(np.arange(len(rows)) * width + 1, counts) + _ranges(np.zeros_like(counts), counts)
+    positions = np.zeros((len(rows), width), np.int64)
+    positions.ravel()[places] = shards.masked_positions[masked]
     return Batch(
         input_ids=torch.from_numpy(input_ids),
         token_type_ids=torch.from_numpy(types),
         attention_mask=torch.from_numpy(real),
-        masked_positions=torch.from_numpy(
-            np.repeat(np.arange(len(rows)) * padded, counts) + shards.masked_positions[masked]
-        ),
+        positions=torch.from_numpy(positions),
+        masked_places=torch.from_numpy(places),
         masked_ids=torch.from_numpy(shards.masked_ids[masked].astype(np.int64)),
         labels=None if shards.label is None else torch.from_numpy(shards.label[rows].astype(np.int64)),
         tokens=int(lengths.sum()),

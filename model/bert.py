@@ -1,16 +1,19 @@
 """BERT (Devlin et al. 2019) with its two pretraining heads, as google-research/bert modeling.py computes it.
 
 Post-LayerNorm encoder, learned positions, exact gelu, LayerNorm epsilon 1e-12. The masked-word head runs at the masked
-positions only, which at 15 % masking saves most of the cost of the vocabulary.
+positions only, and so does what the last layer adds to them: nothing else of it is ever read.
 
-Shapes: B batch, S sequence, H hidden, A heads, V vocabulary, M masked positions of the whole batch.
+Shapes: B batch, S sequence, H hidden, A heads, V vocabulary, P positions asked for of each row, M masked words of the
+whole batch.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from pipeline.config import Architecture
 
@@ -50,13 +53,19 @@ class Attention(nn.Module):
         self.output = nn.Linear(hidden, hidden)
         self.dropout = architecture.dropout
 
-    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """float [B, S, H], bool [B, 1, 1, S] (True: may be looked at; None: everything) → float [B, S, H]."""
-        query, key, value = (self._split(project(hidden)) for project in (self.query, self.key, self.value))
+    def forward(self, asking: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """What each of `asking` float [B, P, H] finds in `hidden` float [B, S, H] → float [B, P, H].
+
+        `mask` bool [B, 1, 1, S]: True may be looked at; None: everything may.
+        """
         mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
-        )  # [B, A, S, H / A], scaled by 1 / sqrt(H / A)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, S, H]
+            self._split(self.query(asking)),
+            self._split(self.key(hidden)),
+            self._split(self.value(hidden)),
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+        )  # [B, A, P, H / A], scaled by 1 / sqrt(H / A)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, P, H]
 
     def _split(self, projected: Tensor) -> Tensor:
         return projected.unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, S, H] → [B, A, S, H / A]
@@ -76,11 +85,19 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(architecture.dropout)
 
-    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """float [B, S, H] → float [B, S, H]."""
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, mask)))
-        widened = F.gelu(self.intermediate(hidden))  # [B, S, intermediate]
-        return self.output_norm(hidden + self.dropout(self.output(widened)))
+    def forward(self, hidden: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """float [B, S, H] → float [B, S, H], or, with positions int64 [B, P], only those: float [B, P, H]."""
+        asking = hidden if positions is None else _at(hidden, positions)
+        attended = self.attention_norm(asking + self.dropout(self.attention(asking, hidden, mask)))
+        widened = F.gelu(self.intermediate(attended))  # [B, P, intermediate]
+        return self.output_norm(attended + self.dropout(self.output(widened)))
+
+
+def _at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """float [B, S, H], int64 [B, P] → float [B, P, H]."""
+    batch, sequence, _ = hidden.shape
+    rows = torch.arange(0, batch * sequence, sequence, device=hidden.device)[:, None]  # [B, 1]
+    return F.embedding(rows + positions, hidden.flatten(0, 1))
 
 
 class Bert(nn.Module):
@@ -94,14 +111,21 @@ class Bert(nn.Module):
         self.layers = nn.ModuleList(Layer(architecture) for _ in range(architecture.layers))
         self.pooler = nn.Linear(architecture.hidden, architecture.hidden)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → hidden states float [B, S, H]."""
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor, positions: Tensor | None = None
+    ) -> Tensor:
+        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → hidden states float [B, S, H].
+
+        With `positions` int64 [B, P] the hidden states at these positions only, float [B, P, H], and the last layer
+        costs P / S of what it would. `pool` needs the first token's state first: positions[:, 0] = 0.
+        """
         # Without padding the mask changes nothing, and attention without one is faster.
         mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
         hidden: Tensor = self.embeddings(input_ids, token_type_ids)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             hidden = layer(hidden, mask)
-        return hidden
+        last: Tensor = self.layers[-1](hidden, mask, positions)
+        return last
 
     def pool(self, hidden: Tensor) -> Tensor:
         """float [B, S, H] → float [B, H]: tanh of a projection of the first token."""
@@ -132,14 +156,20 @@ class BertForPretraining(nn.Module):
         self.next_sentence = nn.Linear(architecture.hidden, 2) if sentence_task != "none" else None
 
     def forward(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor, masked_positions: Tensor
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        attention_mask: Tensor,
+        positions: Tensor,
+        masked_places: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of the masked words, float [M, V], and of the next sentence, float [B, 2] (None without that task).
 
-        `masked_positions` int64 [M] index the flattened batch: row × S + position.
+        `positions` int64 [B, P]: 0, then the row's masked positions, then fillers. `masked_places` int64 [M]: where in
+        the flattened `positions` the masked words stand.
         """
-        hidden = self.encoder(input_ids, token_type_ids, attention_mask)
-        chosen = hidden.flatten(0, 1).index_select(0, masked_positions)  # [M, H]
+        hidden = self.encoder(input_ids, token_type_ids, attention_mask, positions)  # [B, P, H]
+        chosen = F.embedding(masked_places, hidden.flatten(0, 1))  # [M, H]
         words = self.masked_words(chosen, self.encoder.embeddings.word.weight)
         return words, None if self.next_sentence is None else self.next_sentence(self.encoder.pool(hidden))
 
@@ -161,13 +191,36 @@ def pretraining_losses(
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
-    float [M, V], int64 [M] (−100: a filler that counts for nothing), float [B, 2] or None, int64 [B] or None.
+    float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None.
     """
-    words = F.cross_entropy(word_logits.float(), masked_ids, ignore_index=-100)
+    words = _CrossEntropy.apply(word_logits.float(), masked_ids)
     if sentence_logits is None or labels is None:
         return Losses(words, words, None)
     sentences = F.cross_entropy(sentence_logits.float(), labels)
     return Losses(words + sentences, words, sentences)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Mean cross entropy, float [M, V] and int64 [M] → scalar, with the gradient made in the place of the logarithms.
+
+    Over a large vocabulary this is a third of the time of F.cross_entropy, which fills two more arrays of this size.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        """−mean of log softmax at the targets."""
+        logarithms = F.log_softmax(logits, 1)
+        ctx.save_for_backward(logarithms, targets)
+        return F.nll_loss(logarithms, targets)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """(softmax − one-hot) / M. Overwrites what forward saved: it runs once."""
+        logarithms, targets = ctx.saved_tensors
+        shares = logarithms.exp_()
+        shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
+        return shares.mul_(gradient / len(targets)), None
 
 
 @torch.no_grad()

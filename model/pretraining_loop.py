@@ -210,9 +210,7 @@ class _Run:
             )
         self.model.train()
         with self.device.autocast(config.precision):
-            words, sentences = self.model(
-                batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.masked_positions
-            )
+            words, sentences = self.model(*batch.model_inputs)
             losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
         losses.total.backward()
         norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
@@ -273,9 +271,7 @@ class _Run:
                 return None
             batch = batch_of(self.held_out_shards, rows, self.config.sequence_length).on(self.device)
             with self.device.autocast(self.config.precision):
-                words, sentences = self.model(
-                    batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.masked_positions
-                )
+                words, sentences = self.model(*batch.model_inputs)
                 losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
             sums.mlm_loss += losses.masked_words.item() * len(batch.masked_ids)
             if losses.next_sentence is not None:
