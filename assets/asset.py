@@ -127,7 +127,9 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     return shown
 
 
-def check_results(node: Node, results: list[dict[str, Any]], waivers: list[dict[str, Any]]) -> Iterator[dg.AssetCheckResult]:
+def check_results(
+    node: Node, results: list[dict[str, Any]], waivers: list[dict[str, Any]]
+) -> Iterator[dg.AssetCheckResult]:
     """A Dagster check result for every check of the suite; a waived failure shows as a warning with its reason."""
     waived = {waiver["check"]: waiver for waiver in waivers}
     for result in results:

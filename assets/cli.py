@@ -71,9 +71,16 @@ def run(
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
         if asset is None or not reason:
-            raise RecipeError("--accept needs RECIPE/ASSET and --reason TEXT", f'bert run {recipe}/ASSET --accept {accept} --reason "…"')
+            raise RecipeError(
+                "--accept needs RECIPE/ASSET and --reason TEXT",
+                f'bert run {recipe}/ASSET --accept {accept} --reason "…"',
+            )
         record = accept_check(open_store(), asset, accept, reason)
-        show({"record": record.digest, "version": record.version}, as_json, lambda v: f"accepted: {target} is version {v['version']}")
+        show(
+            {"record": record.digest, "version": record.version},
+            as_json,
+            lambda v: f"accepted: {target} is version {v['version']}",
+        )
         return
     forced = ([asset.name] if asset else list(nodes)) if force else []
     if dry_run:
@@ -97,7 +104,8 @@ def run(
 
 @app.command()
 def status(
-    target: Annotated[str, typer.Argument(metavar="[RECIPE]", help="all recipes if left out")] = "", as_json: Json = False
+    target: Annotated[str, typer.Argument(metavar="[RECIPE]", help="all recipes if left out")] = "",
+    as_json: Json = False,
 ) -> None:
     """What each asset is now, what will rerun and why, and what may."""
     if not target:
@@ -109,7 +117,8 @@ def status(
 
 @app.command()
 def audit(
-    target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")], as_json: Json = False
+    target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")],
+    as_json: Json = False,
 ) -> None:
     """The exact chain behind an artifact, down to the bytes of the dump, from the store's records alone."""
     show(reading.audit(target), as_json, reading.audit_text)
@@ -185,7 +194,9 @@ def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
 
     with socket.socket() as probe:
         if probe.connect_ex((host, port)) == 0:
-            raise BertError(f"something listens on {host}:{port} already", f"Stop it, or take another: bert ui --port {port + 1}")
+            raise BertError(
+                f"something listens on {host}:{port} already", f"Stop it, or take another: bert ui --port {port + 1}"
+            )
     prepare()
     dagster = shutil.which("dagster", path=str(Path(sys.executable).parent)) or "dagster"
     # A shell that starts us in the background makes us ignore Ctrl-C, and so would the server: it could not be stopped.

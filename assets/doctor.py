@@ -35,13 +35,20 @@ def _check(name: str, state: str, found: str, todo: str = "") -> Check:
 
 def _python() -> Check:
     good = sys.version_info[:2] == (3, 11)
-    return _check("python", "ok" if good else "error", platform.python_version(), "" if good else "bertworks is locked for Python 3.11.")
+    return _check(
+        "python",
+        "ok" if good else "error",
+        platform.python_version(),
+        "" if good else "bertworks is locked for Python 3.11.",
+    )
 
 
 def _versions() -> list[Check]:
     """Installed versions against requirements.lock."""
     lock = ROOT / "requirements.lock"
-    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", lock.read_text(encoding="utf-8"), re.M)) if lock.exists() else {}
+    pins = (
+        dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", lock.read_text(encoding="utf-8"), re.M)) if lock.exists() else {}
+    )
     wrong = []
     for name, wanted in pins.items():
         try:
@@ -68,7 +75,12 @@ def _writable() -> Check:
     there = next(p for p in (store.home, *store.home.parents) if p.exists())
     if os.access(there, os.W_OK):
         return _check("store", "ok", str(store.home))
-    return _check("store", "warning", f"{store.home} is read-only", "status, audit, verify and report work; to run, set BERT_HOME to a writable folder.")
+    return _check(
+        "store",
+        "warning",
+        f"{store.home} is read-only",
+        "status, audit, verify and report work; to run, set BERT_HOME to a writable folder.",
+    )
 
 
 def _recipes() -> list[Check]:
@@ -80,7 +92,12 @@ def _recipes() -> list[Check]:
 def _leftovers() -> Check:
     """Staging whose owner is dead; the next run sweeps it."""
     left = open_store().leftovers()
-    return _check("leftovers", "warning" if left else "ok", f"{len(left)} of dead owners", "The next bert run sweeps them." if left else "")
+    return _check(
+        "leftovers",
+        "warning" if left else "ok",
+        f"{len(left)} of dead owners",
+        "The next bert run sweeps them." if left else "",
+    )
 
 
 def _dagster_runs() -> Check:
@@ -91,7 +108,9 @@ def _dagster_runs() -> Check:
 
     with instance() as opened:
         ended = end_dead_runs(opened)
-    return _check("dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process")
+    return _check(
+        "dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process"
+    )
 
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
@@ -99,5 +118,8 @@ _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
 
 def text(found: list[Check]) -> str:
     """A line per check, and the next step where one is needed."""
-    lines = [f"{_MARKS[c['state']]} {c['name']:16} {c['found']}" + (f"\n{'':19}→ {c['todo']}" if c["todo"] else "") for c in found]
+    lines = [
+        f"{_MARKS[c['state']]} {c['name']:16} {c['found']}" + (f"\n{'':19}→ {c['todo']}" if c["todo"] else "")
+        for c in found
+    ]
     return "\n".join(lines)

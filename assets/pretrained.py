@@ -21,7 +21,9 @@ def metadata(record: Record, folder: Path) -> Metadata:
 
     def draw(axes: Any) -> None:
         axes.plot([row["step"] for row in trained], [row["mlm_loss"] for row in trained], lw=1, label="training")
-        axes.plot([step for step, _ in held_out], [row["mlm_loss"] for _, row in held_out], "o-", ms=3, label="held out")
+        axes.plot(
+            [step for step, _ in held_out], [row["mlm_loss"] for _, row in held_out], "o-", ms=3, label="held out"
+        )
         axes.set_xlabel("step")
         axes.set_ylabel("masked-word loss")
         axes.legend(frameon=False)

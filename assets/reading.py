@@ -76,7 +76,9 @@ def status_text(found: Plain) -> str:
         )
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
-    following = "" if count["will run"] + count["may run"] + count["known"] == 0 else f"  Next: bert run {found['recipe']}"
+    following = (
+        "" if count["will run"] + count["may run"] + count["known"] == 0 else f"  Next: bert run {found['recipe']}"
+    )
     return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
 
 
@@ -86,14 +88,18 @@ def overview() -> Plain:
     recipes = []
     for name, recipe in sorted(loaded.recipes.items()):
         made = [node for node in graph.nodes(recipe).values() if _pointer(store, node)]
-        recipes.append({"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description})
+        recipes.append(
+            {"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description}
+        )
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
     return {"recipes": recipes, "errors": errors}
 
 
 def overview_text(found: Plain) -> str:
     """A line per recipe."""
-    lines = [f"{r['recipe']:20} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]]
+    lines = [
+        f"{r['recipe']:20} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]
+    ]
     lines += [f"✗ {e['recipe']}: {e['error']}\n  → {e['todo']}" for e in found["errors"]]
     return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE"])
 
@@ -106,7 +112,11 @@ def audit(target: str) -> Plain:
     proven, RecipeError if the asset was never made."""
     store = open_store()
     record = store.record(target) if _is_digest(target) else _record(store, target)
-    return {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "chain": [s.plain() for s in lineage.audit(store, record)]}
+    return {
+        "asset": f"{record.recipe}/{record.asset}",
+        "version": record.version,
+        "chain": [s.plain() for s in lineage.audit(store, record)],
+    }
 
 
 def _is_digest(target: str) -> bool:
@@ -128,7 +138,10 @@ def _record(store: Store, target: str) -> Record:
 
 def audit_text(found: Plain) -> str:
     """The chain, one block per artifact."""
-    lines = [f"{found['asset']}  version {found['version']}", f"chain of {len(found['chain'])} artifacts, from records alone:"]
+    lines = [
+        f"{found['asset']}  version {found['version']}",
+        f"chain of {len(found['chain'])} artifacts, from records alone:",
+    ]
     names = {step["record"]: step["asset"] for step in found["chain"]}
     for step in found["chain"]:
         git = step["git"]
@@ -141,10 +154,12 @@ def audit_text(found: Plain) -> str:
             f"    version  {step['version']}",
             f"    record   {step['record']}",
             f"    code     {step['stage']} {step['code_version']}, commit {commit}",
-            f"    made     {step['finished']} by {step['user']} on {step['host']}" + (f", reused {step['reused'][:12]}" if step["reused"] else ""),
+            f"    made     {step['finished']} by {step['user']} on {step['host']}"
+            + (f", reused {step['reused'][:12]}" if step["reused"] else ""),
             f"    config   {json.dumps(step['asked'], ensure_ascii=False, sort_keys=True)}",
             f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
-            f"    checks   {len(results) - len(failed)} of {len(results)} passed" + (f", failed: {', '.join(failed)}" if failed else ""),
+            f"    checks   {len(results) - len(failed)} of {len(results)} passed"
+            + (f", failed: {', '.join(failed)}" if failed else ""),
         ]
         lines += [f"    waived   {w['check']}: {w['reason']} ({w['user']}, {w['time']})" for w in step["waivers"]]
         lines += [f"    file     {f['path']}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}" for f in step["files"]]
@@ -165,21 +180,32 @@ def verify(target: str) -> Plain:
         checked = store.verify()
     else:
         chain = list(lineage.ancestors(store, _record(store, target)))
-        checked = [problem for r in {(r.stage, r.version): r for r in chain}.values() for problem in store.verify_version(r.stage, r.version)]
+        checked = [
+            problem
+            for r in {(r.stage, r.version): r for r in chain}.values()
+            for problem in store.verify_version(r.stage, r.version)
+        ]
     return {"target": target or "everything", "problems": [{"what": p.what, "todo": p.todo} for p in checked]}
 
 
 def _verify_folder(folder: Path) -> Plain:
     lineage_file = folder / "lineage.json"
     if not lineage_file.exists():
-        raise StoreError(f"{folder} has no lineage.json: it was not written by `bert export`", "Export it again: bert export RECIPE/ASSET DIR")
+        raise StoreError(
+            f"{folder} has no lineage.json: it was not written by `bert export`",
+            "Export it again: bert export RECIPE/ASSET DIR",
+        )
     listed = {f["path"]: f for f in json.loads(lineage_file.read_text(encoding="utf-8"))["chain"][0]["files"]}
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"lineage.json"}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} was added" for name in sorted(present - set(listed))]
     from pipeline.content import file_sha256
 
-    problems += [f"{name} was changed" for name in sorted(present & set(listed)) if file_sha256(folder / name) != listed[name]["sha256"]]
+    problems += [
+        f"{name} was changed"
+        for name in sorted(present & set(listed))
+        if file_sha256(folder / name) != listed[name]["sha256"]
+    ]
     todo = "Export it again: bert export RECIPE/ASSET DIR"
     return {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
 

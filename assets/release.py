@@ -12,7 +12,10 @@ from pipeline.store import Record
 def metadata(record: Record, folder: Path) -> Metadata:
     """The model card and the size of the model."""
     card = (folder / "README.md").read_text(encoding="utf-8")
-    return {**numbers(record.body["statistics"]), "model_card": dg.MetadataValue.md(card.partition("\n---\n")[2] or card)}
+    return {
+        **numbers(record.body["statistics"]),
+        "model_card": dg.MetadataValue.md(card.partition("\n---\n")[2] or card),
+    }
 
 
 WIRING = Wiring(

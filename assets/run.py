@@ -71,7 +71,10 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
     Raises BertError when nothing could be started.
     """
     store = open_store()
-    with instance() as opened, held_lock(store.home / "locks" / f"run-{recipe}", waiting=say, what=f"bert run {recipe}"):
+    with (
+        instance() as opened,
+        held_lock(store.home / "locks" / f"run-{recipe}", waiting=say, what=f"bert run {recipe}"),
+    ):
         for ended in end_dead_runs(opened, recipe):
             say(f"ended run {ended[:8]}: its process is dead")
         for swept in store.sweep():
@@ -140,7 +143,7 @@ def _execute(opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forc
         return _follow(opened, created.run_id, child, say)
 
 
-class _cancels:  # noqa: N801 - used like a function
+class _cancels:
     """Within the block, SIGINT and SIGTERM ask Dagster to cancel the run instead of ending this process."""
 
     def __init__(self, opened: dg.DagsterInstance, run_id: str) -> None:
@@ -196,7 +199,9 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     if event.is_step_failure:
         data = event.step_failure_data
         failure = data.user_failure_data
-        message = failure.description if failure and failure.description else data.error.to_string() if data.error else ""
+        message = (
+            failure.description if failure and failure.description else data.error.to_string() if data.error else ""
+        )
         return f"✗ {_asset(event.step_key)}\n{message}"
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"

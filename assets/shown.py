@@ -21,7 +21,9 @@ def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = ()) -> dict[s
 
 def counts(table: Mapping[str, Any], name: str, value: str) -> dg.TableMetadataValue:
     """A mapping as a table of two columns."""
-    return dg.MetadataValue.table([dg.TableRecord({name: str(key), value: _cell(number)}) for key, number in table.items()])
+    return dg.MetadataValue.table(
+        [dg.TableRecord({name: str(key), value: _cell(number)}) for key, number in table.items()]
+    )
 
 
 def rows(table: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
@@ -86,7 +88,9 @@ def text_metadata(statistics: Mapping[str, Any], folder: Path) -> dict[str, Any]
         axes.set_xlabel("characters per document")
         axes.set_ylabel("documents")
 
-    tables = {name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value}
+    tables = {
+        name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value
+    }
     shown = {"dagster/row_count": len(lengths), **numbers(statistics), **tables, **schema(folder)}
     if lengths:
         shown |= {"sample": rows(sample), "lengths": plot(draw, "Length of documents")}

@@ -10,7 +10,9 @@ from pipeline.store import Record
 def metadata(record: Record, folder: Path) -> Metadata:
     """Counts by part and label, and what was dropped; or which files are missing."""
     statistics = record.body["statistics"]
-    tables = {name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value}
+    tables = {
+        name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value
+    }
     return {**numbers(statistics), **tables, **schema(folder)}
 
 

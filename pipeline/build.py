@@ -11,9 +11,9 @@ Dagster, and every decision is made from records, manifests and pointers.
 import getpass
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as library_version
@@ -21,15 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import lineage, sources, suites
+from pipeline.atomic import explain
 from pipeline.config import Frozen, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
-from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
+from pipeline.errors import BertError, ChainError, DataError, StoreError
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
 
 SCHEMA = "1"
-RECORDED_LIBRARIES = ("torch", "numpy", "pyarrow", "polars", "tokenizers", "apache-beam", "dagster", "great-expectations")
+RECORDED_LIBRARIES = (
+    "torch",
+    "numpy",
+    "pyarrow",
+    "polars",
+    "tokenizers",
+    "apache-beam",
+    "dagster",
+    "great-expectations",
+)
 
 
 class ValidationFailed(BertError):
@@ -345,7 +355,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         }
         failed = [r for r in body["validation"]["results"] if not r["passed"] and r["severity"] == "critical"]
         if failed:
-            rejected = store.reject(node.stage.name, staged, body["validation"]["results"], body)
+            rejected = store.reject(staged, body)
             raise ValidationFailed(node, body["validation"]["results"], rejected)
         version = store.publish(node.stage.name, staged)
         if forced and node.stage.deterministic:
@@ -405,7 +415,9 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
                     f"{node.path}: {check} is waived, but {', '.join(left)} failed too",
                     f'Waive each: bert run {node.path} --accept {left[0]} --reason "…"',
                 )
-    raise DataError(f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}")
+    raise DataError(
+        f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}"
+    )
 
 
 # ── circumstances that records hold ──────────────────────────────────────────────────────────────────────────────────

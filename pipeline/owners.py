@@ -1,0 +1,153 @@
+"""Who is at work, and who is dead: identities of processes, claims with a heartbeat, locks between processes.
+
+Only a process on this host may be declared dead by its pid; any other only when its heartbeat is older than the lease.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from pipeline.atomic import write_bytes
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One process among all that ever ran on any host."""
+
+    host: str
+    boot: str
+    """identity of the host's boot: after a reboot, pids mean other processes"""
+    pid: int
+    started: str
+    """start time of the process: pids are used again"""
+
+    @classmethod
+    def of(cls, pid: int) -> "Owner":
+        """The process with this pid on this host, now."""
+        return cls(platform.node(), _boot(), pid, _start(pid) or "gone")
+
+    @classmethod
+    def this(cls) -> "Owner":
+        """This process."""
+        return cls.of(os.getpid())
+
+    @classmethod
+    def parent(cls) -> "Owner":
+        """The process that started this one."""
+        return cls.of(os.getppid())
+
+    @classmethod
+    def parse(cls, text: str) -> "Owner | None":
+        """What `str` wrote; None for anything else."""
+        parts = text.split(" ")
+        if len(parts) != 4 or not parts[2].isdigit():
+            return None
+        return cls(parts[0], parts[1], int(parts[2]), parts[3])
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.boot} {self.pid} {self.started}"
+
+    def surely_dead(self) -> bool:
+        """True only if this host can tell: it was rebooted, or the pid is free or means another process."""
+        if self.host != platform.node():
+            return False
+        return self.boot != _boot() or _start(self.pid) != self.started
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:  # not Linux
+        return str(int(psutil.boot_time()))
+
+
+def _start(pid: int) -> str | None:
+    """Start time of a live process; None when there is none (a zombie is dead: it can't finish anything)."""
+    try:
+        # Linux: clock ticks since boot, which no change of the wall clock moves; the name may hold spaces and brackets.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else fields[19]
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    except ProcessLookupError:
+        return None
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
+    except psutil.Error:
+        return None
+
+
+@contextmanager
+def claim(path: Path, lease_seconds: float) -> Iterator[None]:
+    """Hold `path`, a file that names this process and whose mtime is its heartbeat; removed at the end."""
+    write_bytes(path, str(Owner.this()).encode())
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(lease_seconds / 4):
+            with suppress(OSError):
+                os.utime(path)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        path.unlink(missing_ok=True)
+
+
+def is_dead(path: Path, lease_seconds: float) -> bool:
+    """Whether the owner of a claim is dead. A claim that can't be read is judged by its age alone."""
+    try:
+        owner = Owner.parse(path.read_text(encoding="utf-8"))
+        age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return True
+    except (OSError, UnicodeDecodeError):
+        return False
+    if owner is not None and owner.host == platform.node():
+        return owner.surely_dead()
+    return age > lease_seconds
+
+
+@contextmanager
+def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: str = "") -> Iterator[None]:
+    """Hold the lock `path` (flock: the kernel frees it when its holder dies). A second process waits; `waiting` is told
+    once for whom."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting(f"waiting for {_holder(path)}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps({"owner": str(Owner.this()), "what": what}).encode())
+        file.flush()
+        yield
+
+
+def _holder(path: Path) -> str:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        owner = Owner.parse(held["owner"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    return f"{held['what'] or 'another process'} (pid {owner.pid} on {owner.host})" if owner else "another process"
