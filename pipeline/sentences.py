@@ -31,8 +31,8 @@ def sentence_ends(text: str, language: str) -> list[int]:
 
 
 def _boundaries(text: str, segment: Callable[[str], Iterable[str]]) -> Iterator[int]:
-    # The library fails on a letter beside a whitespace character of several bytes (U+0085, U+00A0, …). A space in its
-    # place keeps every offset.
+    # The library fails where a whitespace character of several bytes (U+0085, U+00A0, …) stands between an initial and
+    # a period. A space in its place keeps every offset.
     plain = _OTHER_WHITESPACE.sub(" ", text)
     start = 0
     for match in _BLANK_LINES.finditer(plain):

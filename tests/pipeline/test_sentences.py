@@ -39,10 +39,11 @@ def test_no_slice_is_only_whitespace(text: str, expected: list[str]) -> None:
     assert split(text) == expected
 
 
-def test_wide_whitespace_beside_initials() -> None:
-    # sentencex 1.0.32 panics on these when it sees the whitespace itself
-    for space in "\u0085\u00a0\u2003\u2028\u3000":
-        assert "".join(split(f"é{space}A.{space}B. said J.{space}Doe.{space}Yes.")).count(space) == 4
+def test_wide_whitespace_between_an_initial_and_its_period() -> None:
+    for space in "\u0085\u00a0\u2028":  # sentencex 1.0.32 panics when it sees one of these here
+        text = f"By J{space}. Doe. Yes."
+        assert "".join(split(text)) == text
+        assert split(text)[-1] == "Yes."
 
 
 def test_slices_always_join_to_the_text() -> None:
