@@ -13,8 +13,9 @@ from pipeline.profiles.training import infinite_numbers, infinite_weights, read_
 PARTS = ("train", "dev", "test")
 REPORT_FILES = ("report.md", "report.html", "report.json")
 _OUTSIDE = re.compile(
-    r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)\s*=\s*[\"']?(?!data:)|@import|url\(\s*[\"']?(?:https?:)?//"
+    r"<(?:script|img|iframe|link|image)\b[^>]*?\b(?:src|href)\s*=\s*[\"']?+(?!data:|\#)|@import|url\(\s*[\"']?(?:https?:)?//"
 )
+"""What a browser would load by itself: a picture, script or style that is not written into the page."""
 
 
 def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,586 @@
+"""Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import save_file
+
+from pipeline.config import (
+    Architecture,
+    BooksTextConfig,
+    ContaminationConfig,
+    DocumentsConfig,
+    FilesConfig,
+    FinetuneConfig,
+    Frozen,
+    PretrainConfig,
+    ReleaseConfig,
+    ReportConfig,
+    ShardsConfig,
+    TaskDataConfig,
+    VocabularyConfig,
+    WikipediaTextConfig,
+)
+from pipeline.profiles.tables import sigmas
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
+from pipeline.shard_schema import shard_schema
+from pipeline.suites import DOES_NOT_APPLY, SUITES, Check, profile, suite_digest, validate
+from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
+from pipeline.validation import expect
+
+Poison = Callable[[Path, dict[str, Any]], Any]
+"""Spoils the folder or the stage's statistics."""
+
+
+def edit(path: Path, change: Callable[[list[dict[str, Any]]], Any], schema: pa.Schema | None = None) -> None:
+    """Rewrite a Parquet file with changed rows."""
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema or table.schema), path)
+
+
+def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+# ── good artifacts, by stage ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def good_files(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "dump.xml.bz2").write_bytes(b"BZh91AY")
+    (folder / "notes.txt").write_text("hello")
+    return FilesConfig.model_validate({"from": {"path": "somewhere"}}), {}
+
+
+def text_rows(source: str, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "doc_id": f"{source}:{i + 7}",
+            "source": source,
+            "licence": "CC0-1.0",
+            "text": f"Thing {i} is. It was.\n\nÉnd.",
+        }
+        for i in range(count)
+    ]
+
+
+def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    pq.write_table(pa.Table.from_pylist(text_rows("enwiki", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
+    return WikipediaTextConfig(source="enwiki"), {}
+
+
+def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
+    return BooksTextConfig(source="books"), {}
+
+
+def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    rows = text_rows("books", 100)
+    for i, row in enumerate(rows):
+        ends = [len("Thing 0 is.") + (i > 9), len(row["text"])]  # in characters: É is one
+        row |= {"split": "held_out" if i % 4 == 0 else "train", "sentence_ends": ends, "repeat": 1.0}
+    pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA), folder / "part-00000.parquet")
+    return DocumentsConfig(held_out=0.25), {}
+
+
+def good_vocabulary(folder: Path, layout: str = "compact") -> tuple[Frozen, dict[str, Any]]:
+    words = [f"w{number}" for number in range(95)]
+    unused = [f"[unused{number}]" for number in range(99)] if layout == "bert" else []
+    entries = [SPECIAL_TOKENS[0], *unused, *SPECIAL_TOKENS[1:], *words]
+    (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
+    (folder / "tokenizer.json").write_text(tokenizer_json(entries, lowercase=True, strip_accents=True))
+    return VocabularyConfig.model_validate({"size": len(entries), "layout": layout}), {"unknown_rate": 0.001}
+
+
+SHARDS = ShardsConfig(sequence_length=32, max_predictions_per_seq=5, files=2)
+PAD, UNK, CLS, SEP, MASK = range(5)
+SPECIAL = {"vocabulary_size": 1000, "cls_id": CLS, "sep_id": SEP, "mask_id": MASK}
+
+
+def instance(rng: random.Random, part: str, pair: bool = True) -> dict[str, Any]:
+    a, b = (rng.choices(range(5, 1000), k=rng.randint(6, 14)) for _ in "ab")
+    ids = [CLS, *a, SEP, *b, SEP] if pair else [CLS, *a, *b, SEP]
+    candidates = [i for i, token in enumerate(ids) if token not in (CLS, SEP)]
+    positions = sorted(rng.sample(candidates, min(5, max(1, round(len(ids) * 0.15)))))
+    row: dict[str, Any] = {"masked_lm_positions": positions, "masked_lm_ids": [ids[i] for i in positions]}
+    for i in positions:
+        u = rng.random()
+        ids[i] = MASK if u < 0.8 else rng.randrange(1000) if u < 0.9 else ids[i]
+    documents = [f"{part}:{n}" for n in rng.sample(range(20), 2)]
+    label = int(rng.random() < 0.5)
+    row |= {"input_ids": ids, "documents": documents if pair and label else documents[:1]}
+    return row | ({"token_type_start": len(a) + 2, "next_sentence_label": label} if pair else {})
+
+
+def good_shards(folder: Path, pair: bool = True) -> tuple[Frozen, dict[str, Any]]:
+    rng = random.Random(1)
+    schema = shard_schema(1000, "nsp" if pair else "none")
+    for name, count in (("train/0", 200), ("train/1", 200), ("held_out/0", 20)):
+        part = name.partition("/")[0]
+        (folder / part).mkdir(exist_ok=True)
+        rows = [instance(rng, part, pair) for _ in range(count)]
+        pq.write_table(pa.Table.from_pylist(rows, schema), folder / f"{name}.parquet")
+    config = SHARDS if pair else SHARDS.model_copy(update={"sentence_task": "none"})
+    return config, dict(SPECIAL)
+
+
+def good_pretrained(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    losses = [{"step": 10, "loss": 9.0}, {"step": 20, "loss": 7.5}, {"step": 20, "held_out": {"mlm_accuracy": 0.1}}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in losses))
+    baselines = {"most_frequent_token_accuracy": 0.05, "nsp_majority_accuracy": 0.5}
+    held_out = {"mlm_accuracy": 0.1, "nsp_accuracy": 0.6, "baselines": baselines}
+    (folder / "held_out.json").write_text(json.dumps(held_out))
+    (folder / "optimizer.json").write_text(json.dumps({"updates": 20, "step": 120}))
+    save_file({"a": np.ones((3, 2), np.float32)}, folder / "model.safetensors")
+    values = {"sequence_length": 32, "max_predictions_per_seq": 5, "batch_size": 8, "learning_rate": 1e-3}
+    schedule = {"steps": 20, "first_step": 100, "schedule_steps": 120, "warmup_steps": 10}
+    return PretrainConfig.model_validate({"architecture": Architecture(), **values, **schedule}), {}
+
+
+def good_release(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    for name in ("tokenizer.json", "tokenizer_config.json", "README.md"):
+        (folder / name).write_text("{}")
+    (folder / "config.json").write_text('{"vocab_size": 3}')
+    (folder / "vocab.txt").write_text("a\nb\nc\n")
+    save_file({"bert.embeddings.word_embeddings.weight": np.ones((3, 2), np.float32)}, folder / "model.safetensors")
+    return ReleaseConfig(recipe="demo"), {}
+
+
+TASK_SCHEMA = pa.schema(
+    [("example_id", pa.string()), ("text_a", pa.string()), ("text_b", pa.string()), ("label", pa.int32())]
+)
+
+
+def good_task(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    for part, count in (("train", 6), ("dev", 4), ("test", 4)):
+        rows = [{"example_id": f"{part}-{i}", "text_a": f"{part} {i}", "label": i % 2} for i in range(count)]
+        pq.write_table(pa.Table.from_pylist(rows, TASK_SCHEMA), folder / f"{part}.parquet")
+    task = {"name": "mine", "labels": ["no", "yes"], "counts": {"train": 6, "dev": 4, "test": 4}}
+    (folder / "task.json").write_text(json.dumps(task))
+    return TaskDataConfig(task="mine"), {}
+
+
+def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "predictions").mkdir()
+    for part in ("dev", "test"):
+        for seed in (42, 43):
+            rows = [{"example_id": str(i), "label": i % 2, "prediction": i % 2} for i in range(4)]
+            pq.write_table(pa.Table.from_pylist(rows), folder / "predictions" / f"{part}-seed-{seed}.parquet")
+    (folder / "scores.json").write_text('{"seeds": [{"accuracy": 0.9}, {"accuracy": 0.8}]}')
+    save_file({"a": np.ones(3, np.float32)}, folder / "model.safetensors")
+    return FinetuneConfig(task="mine", seeds=2), {}
+
+
+def good_contamination(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "contamination.json").write_text('{"tasks": {"mine": {"share": 0.05}, "cola": {"share": null}}}')
+    return ContaminationConfig(), {}
+
+
+def good_report(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "report.md").write_text("# Report")
+    (folder / "report.json").write_text('{"tasks": [{"task": "mine"}, {"task": "cola"}]}')
+    (folder / "report.html").write_text('<style>p {color: red}</style><img src="data:image/png;base64,AA"><svg></svg>')
+    return ReportConfig(recipe="demo", tasks=("mine", "cola")), {}
+
+
+GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
+    "files": good_files,
+    "wikipedia_text": good_wikipedia,
+    "books_text": good_books,
+    "documents": good_documents,
+    "wordpiece_vocab": good_vocabulary,
+    "pretraining_shards": good_shards,
+    "pretrained": good_pretrained,
+    "release": good_release,
+    "task_data": good_task,
+    "finetuned": good_finetuned,
+    "contamination": good_contamination,
+    "benchmark_report": good_report,
+}
+
+
+# ── poison: one for each check ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def row(number: int, file: str = "part-00000.parquet", **values: Any) -> Poison:
+    """Change values of one row; a callable gets the row."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        for name, value in values.items():
+            rows[number][name] = value(rows[number]) if callable(value) else value
+
+    return lambda folder, statistics: edit(folder / file, change)
+
+
+def every(file: str, **values: Any) -> Poison:
+    """Change values of every row; a callable gets the row."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        for each in rows:
+            each.update({name: value(each) if callable(value) else value for name, value in values.items()})
+
+    return lambda folder, statistics: edit(folder / file, change)
+
+
+def all_of(*poisons: Poison) -> Poison:
+    def poison(folder: Path, statistics: dict[str, Any]) -> None:
+        for each in poisons:
+            each(folder, statistics)
+
+    return poison
+
+
+def emptied(*files: str) -> Poison:
+    return all_of(*(lambda folder, statistics, at=file: edit(folder / at, lambda rows: rows.clear()) for file in files))
+
+
+def written(file: str, content: str | bytes) -> Poison:
+    data = content if isinstance(content, bytes) else content.encode()
+    return lambda folder, statistics: (folder / file).write_bytes(data)
+
+
+def replaced(file: str, old: str, new: str) -> Poison:
+    def poison(folder: Path, statistics: dict[str, Any]) -> None:
+        text = (folder / file).read_text()
+        assert old in text
+        (folder / file).write_text(text.replace(old, new, 1))
+
+    return poison
+
+
+def removed(file: str) -> Poison:
+    return lambda folder, statistics: (folder / file).unlink()
+
+
+def weights(value: float) -> Poison:
+    def poison(folder: Path, statistics: dict[str, Any]) -> None:
+        tensor = np.array([[1, 2], [3, value], [5, 6]], np.float32)
+        save_file({"bert.embeddings.word_embeddings.weight": tensor}, folder / "model.safetensors")
+
+    return poison
+
+
+def without_column(folder: Path, statistics: dict[str, Any]) -> None:
+    path = folder / "part-00000.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["licence"]), path)
+
+
+def statistic(**values: Any) -> Poison:
+    return lambda folder, statistics: statistics.update(values)
+
+
+TEXT_POISON: dict[str, Poison] = {
+    "has_documents": emptied("part-00000.parquet"),
+    "columns_as_agreed": without_column,
+    "doc_ids_unique": row(1, doc_id=lambda r: r["doc_id"].split(":")[0] + ":7"),
+    "texts_not_empty": row(1, text=" \n\t"),
+    "source_named": row(1, source="other"),
+    "encoding_sound": row(1, text="caf\ufffd"),
+    "licence_recorded": row(1, licence=None),
+}
+TRAIN = ("train/0.parquet", "train/1.parquet")
+
+
+def token(position: int, value: int) -> Callable[[dict[str, Any]], list[int]]:
+    """The instance's tokens with one replaced."""
+
+    def changed(r: dict[str, Any]) -> list[int]:
+        ids = list(r["input_ids"])
+        ids[position] = value
+        return ids
+
+    return changed
+
+
+def remasked(wanted: Callable[[int, int], int]) -> Poison:
+    """Replace what stands at every masked position of train by `wanted(original id, number of the mask)`."""
+
+    def changed(r: dict[str, Any]) -> list[int]:
+        ids = list(r["input_ids"])
+        for number, (i, original) in enumerate(zip(r["masked_lm_positions"], r["masked_lm_ids"], strict=True)):
+            ids[i] = wanted(original, number)
+        return ids
+
+    return all_of(*(every(file, input_ids=changed) for file in TRAIN))
+
+
+POISON: dict[str, dict[str, Poison]] = {
+    "files": {
+        "has_files": all_of(removed("dump.xml.bz2"), removed("notes.txt")),
+        "files_not_empty": written("notes.txt", ""),
+        "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
+    },
+    "wikipedia_text": TEXT_POISON
+    | {
+        "in_page_order": row(1, doc_id="enwiki:3"),
+        "markup_gone": all_of(row(1, text="see [[File:x.png|"), row(2, text="{{Infobox")),
+    },
+    "books_text": TEXT_POISON,
+    "documents": {
+        "has_train": every("part-00000.parquet", split="held_out"),
+        "has_held_out": every("part-00000.parquet", split="train"),
+        "columns_as_agreed": without_column,
+        "splits_known": row(1, split="dev"),
+        "doc_ids_unique": row(1, doc_id="books:7"),
+        "texts_unique": row(1, text="Thing 0 is. It was.\n\nÉnd."),
+        "texts_not_empty": row(1, text="", sentence_ends=[]),
+        "sentence_ends_sound": row(1, sentence_ends=lambda r: [11, 11, len(r["text"])]),
+        "repeats_positive": row(1, repeat=0.0),
+        "has_sentences": every("part-00000.parquet", sentence_ends=lambda r: [len(r["text"])]),
+        "held_out_share": every(
+            "part-00000.parquet", split=lambda r: "held_out" if r["doc_id"] < "books:9" else "train"
+        ),
+        "licence_recorded": row(1, licence="  "),
+    },
+    "wordpiece_vocab": {
+        "size_as_declared": replaced("vocab.txt", "w94\n", ""),
+        "entries_unique": replaced("vocab.txt", "w3\n", "w2\n"),
+        "entries_not_empty": replaced("vocab.txt", "w3\n", "w 3\n"),
+        "special_tokens_placed": replaced("vocab.txt", "[UNK]\n[CLS]", "[CLS]\n[UNK]"),
+        "tokenizer_agrees": replaced("vocab.txt", "w3\nw4", "w4\nw3"),
+        "unknown_rate": statistic(unknown_rate=0.06),
+        "unknown_rate_low": statistic(unknown_rate=0.006),
+    },
+    "pretraining_shards": {
+        "has_train": emptied(*TRAIN),
+        "has_held_out": emptied("held_out/0.parquet"),
+        "files_complete": removed("train/1.parquet"),
+        "lengths_fit": row(1, TRAIN[0], input_ids=lambda r: [*r["input_ids"][:-1], *[9] * 20, SEP]),
+        "ids_in_vocabulary": row(1, TRAIN[0], input_ids=token(1, 1000)),
+        "structure": row(1, TRAIN[0], token_type_start=lambda r: r["token_type_start"] + 1),
+        "positions_sound": row(1, TRAIN[0], masked_lm_positions=lambda r: [0, *r["masked_lm_positions"][1:]]),
+        "mask_counts": row(
+            1,
+            TRAIN[0],
+            masked_lm_positions=lambda r: r["masked_lm_positions"][1:],
+            masked_lm_ids=lambda r: r["masked_lm_ids"][1:],
+        ),
+        "masked_share": remasked(lambda original, number: original if number < 2 else MASK),
+        "random_share": remasked(lambda original, number: 1004 - original if number == 0 else MASK),
+        "kept_share": remasked(lambda original, number: MASK),
+        "next_sentence_share": all_of(
+            *(every(file, next_sentence_label=1, documents=["train:1", "train:2"]) for file in TRAIN)
+        ),
+        "random_next_is_random": row(1, TRAIN[0], next_sentence_label=1, documents=["train:1"]),
+        "held_out_unseen": row(1, "held_out/0.parquet", next_sentence_label=1, documents=["held_out:1", "train:2"]),
+        "instances_differ": lambda folder, statistics: edit(
+            folder / TRAIN[0], lambda rows: rows.extend([rows[0]] * 10)
+        ),
+    },
+    "pretrained": {
+        "has_metrics": written("metrics.jsonl", ""),
+        "losses_finite": replaced("metrics.jsonl", "7.5", "NaN"),
+        "weights_finite": weights(float("nan")),
+        "steps_done": written("optimizer.json", '{"updates": 19, "step": 119}'),
+        "loss_fell": replaced("metrics.jsonl", "7.5", "9.0"),
+        "mlm_beats_baseline": replaced("held_out.json", '"mlm_accuracy": 0.1', '"mlm_accuracy": 0.05'),
+        "nsp_beats_baseline": replaced("held_out.json", '"nsp_accuracy": 0.6', '"nsp_accuracy": 0.4'),
+    },
+    "release": {
+        "files_complete": removed("README.md"),
+        "vocabulary_fits": written("vocab.txt", "a\nb\n"),
+        "weights_finite": weights(float("inf")),
+    },
+    "task_data": {
+        "data_present": written("not_run.json", "{}"),
+        "has_examples": all_of(
+            emptied("test.parquet"), lambda f, s: edit_json(f / "task.json", lambda t: t["counts"].update(test=0))
+        ),
+        "example_ids_unique": row(1, "train.parquet", example_id="train-0"),
+        "texts_not_empty": row(1, "test.parquet", text_a=" "),
+        "labels_known": row(1, "dev.parquet", label=None),
+        "counts_agree": emptied("dev.parquet"),
+        "test_unseen": row(1, "test.parquet", text_a="train 3"),
+        "labels_all_seen": every("train.parquet", label=0),
+    },
+    "finetuned": {
+        "data_present": written("not_run.json", "{}"),
+        "seeds_complete": removed("predictions/test-seed-43.parquet"),
+        "scores_finite": replaced("scores.json", "0.8", "NaN"),
+        "weights_finite": weights(float("nan")),
+        "predictions_vary": every("predictions/dev-seed-43.parquet", prediction=1),
+    },
+    "contamination": {
+        "shares_sound": replaced("contamination.json", "0.05", "1.05"),
+        "test_untouched": replaced("contamination.json", "0.05", "0.2"),
+    },
+    "benchmark_report": {
+        "files_complete": written("report.md", ""),
+        "tasks_complete": replaced("report.json", '"cola"', '"sst2"'),
+        "self_contained": replaced("report.html", "<svg>", '<script src="https://cdn.example/plot.js"></script><svg>'),
+    },
+}
+CASES = [(stage, check) for stage, poisons in POISON.items() for check in poisons]
+
+
+def failed(stage: str, folder: Path, config: Frozen, statistics: dict[str, Any]) -> dict[str, str]:
+    """The failed checks and what was observed; every check has said something."""
+    results = validate(stage, folder, config, statistics)
+    assert [result.name for result in results] == [check.name for check in SUITES[stage].checks]
+    return {result.name: result.observed for result in results if not result.passed}
+
+
+@pytest.mark.parametrize("stage", GOOD)
+def test_a_good_artifact_passes_every_check(stage: str, tmp_path: Path) -> None:
+    assert failed(stage, tmp_path, *GOOD[stage](tmp_path)) == {}
+
+
+@pytest.mark.parametrize(("stage", "check"), CASES)
+def test_each_check_fails_on_its_poison(stage: str, check: str, tmp_path: Path) -> None:
+    config, statistics = GOOD[stage](tmp_path)
+    POISON[stage][check](tmp_path, statistics)
+    observed = failed(stage, tmp_path, config, statistics)
+    assert check in observed
+    assert "not measured" not in observed[check]
+
+
+def test_every_check_of_every_suite_has_a_poison() -> None:
+    declared = {(stage, check.name) for stage, suite in SUITES.items() for check in suite.checks}
+    assert declared == set(CASES)
+    for suite in SUITES.values():
+        assert len({check.name for check in suite.checks}) == len(suite.checks)
+        assert all(check.description.endswith((".", ").")) and check.name.isidentifier() for check in suite.checks)
+
+
+def test_poison_is_told_from_what_it_must_not_touch(tmp_path: Path) -> None:
+    """A check that fails names its own metric; the others stay green."""
+    config, statistics = good_shards(tmp_path)
+    POISON["pretraining_shards"]["random_next_is_random"](tmp_path, statistics)
+    assert failed("pretraining_shards", tmp_path, config, statistics) == {"random_next_is_random": "1"}
+
+
+# ── other ways ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_bert_layout_of_the_vocabulary(tmp_path: Path) -> None:
+    config, statistics = good_vocabulary(tmp_path, "bert")
+    assert failed("wordpiece_vocab", tmp_path, config, statistics) == {}
+    replaced("vocab.txt", "[unused4]", "x")(tmp_path, statistics)
+    assert set(failed("wordpiece_vocab", tmp_path, config, statistics)) == {"special_tokens_placed", "tokenizer_agrees"}
+
+
+def test_shards_without_pairs(tmp_path: Path) -> None:
+    config, statistics = good_shards(tmp_path, pair=False)
+    results = {r.name: r for r in validate("pretraining_shards", tmp_path, config, statistics)}
+    assert all(result.passed for result in results.values())
+    assert results["next_sentence_share"].observed == DOES_NOT_APPLY
+    row(1, TRAIN[0], input_ids=token(-1, 9))(tmp_path, statistics)
+    assert "structure" in failed("pretraining_shards", tmp_path, config, statistics)
+
+
+def test_a_pretraining_without_pairs_needs_no_next_sentence_score(tmp_path: Path) -> None:
+    config, statistics = good_pretrained(tmp_path)
+    edit_json(tmp_path / "held_out.json", lambda scores: scores.update(nsp_accuracy=None))
+    edit_json(tmp_path / "held_out.json", lambda scores: scores["baselines"].update(nsp_majority_accuracy=None))
+    without = config.model_copy(update={"sentence_task": "none"})
+    assert failed("pretrained", tmp_path, without, statistics) == {}
+
+
+def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:
+    staged, outside = tmp_path / "staged", tmp_path / "outside"
+    staged.mkdir()
+    outside.mkdir()
+    (outside / "dump.bz2").write_bytes(b"BZh9")
+    (staged / "references.json").write_text('[{"path": "dump.bz2", "size_bytes": 4, "sha256": ""}]')
+    for named in (outside, outside / "dump.bz2"):
+        config = FilesConfig.model_validate({"from": {"path": str(named)}})
+        assert failed("files", staged, config, {}) == {}
+    (outside / "dump.bz2").write_bytes(b"html")
+    assert set(failed("files", staged, config, {})) == {"files_are_what_they_say"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "poison", "said"),
+    [
+        ("documents", written("part-00000.parquet", b"PAR1 cut"), "can't be read"),
+        ("documents", removed("part-00000.parquet"), "holds no part-*.parquet"),
+        ("pretrained", removed("held_out.json"), "No such file"),
+        ("pretrained", written("optimizer.json", "{}"), "has not the form agreed: KeyError 'step'"),
+        ("release", written("model.safetensors", b"\0" * 9), "can't be read"),
+        ("pretraining_shards", written("train/0.parquet", b""), "can't be read"),
+        ("wordpiece_vocab", written("vocab.txt", b"\xff\xfe"), "can't be read"),
+    ],
+)
+def test_what_cannot_be_read_fails_every_check(stage: str, poison: Poison, said: str, tmp_path: Path) -> None:
+    config, statistics = GOOD[stage](tmp_path)
+    poison(tmp_path, statistics)
+    observed = failed(stage, tmp_path, config, statistics)
+    assert set(observed) == {check.name for check in SUITES[stage].checks}
+    assert said in observed[SUITES[stage].checks[0].name]
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "many"])
+def test_a_metric_that_is_no_number_fails(value: Any, tmp_path: Path) -> None:
+    """Great Expectations passes over nulls and NaN; a check must not."""
+    config, _ = good_vocabulary(tmp_path)
+    assert "unknown_rate" in failed("wordpiece_vocab", tmp_path, config, {"unknown_rate": value})
+
+
+def test_not_run_passes_all_but_the_warning_that_there_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "not_run.json").write_text('{"task": "cola", "title": "CoLA", "wants": ["train.tsv"]}')
+    for stage, config in (("task_data", TaskDataConfig(task="cola")), ("finetuned", FinetuneConfig(task="cola"))):
+        results = validate(stage, tmp_path, config, {})
+        assert [(r.name, r.severity) for r in results if not r.passed] == [("data_present", "warning")]
+
+
+def test_an_expectation_that_raises_has_failed() -> None:
+    """GX reports a column that is not there as an exception beside the result."""
+    check = Check("x", "", "ExpectColumnValuesToBeBetween", {"column": "absent", "min_value": 0, "max_value": 1})
+    good = Check("y", "", "ExpectColumnValuesToBeBetween", {"column": "there", "min_value": 0, "max_value": 1})
+    assert expect({"there": 1}, [check, good]) == {"x": False, "y": True}
+
+
+def test_results_say_what_was_observed_and_expected(tmp_path: Path) -> None:
+    config, statistics = good_vocabulary(tmp_path)
+    POISON["wordpiece_vocab"]["size_as_declared"](tmp_path, statistics)
+    first = validate("wordpiece_vocab", tmp_path, config, statistics)[0].plain()
+    assert (first["observed"], first["expected"], first["severity"]) == ("-1 (size 99)", "= 0", "critical")
+    assert json.loads(json.dumps(first)) == first
+
+
+def test_metrics_of_shards_against_counting_by_hand(tmp_path: Path) -> None:
+    config, statistics = good_shards(tmp_path)
+    metrics = profile("pretraining_shards", tmp_path, config, statistics)
+    rows = [r for f in (*TRAIN, "held_out/0.parquet") for r in pq.read_table(tmp_path / f).to_pylist()]
+    now = [
+        (r["input_ids"][i], o) for r in rows for i, o in zip(r["masked_lm_positions"], r["masked_lm_ids"], strict=True)
+    ]
+    assert metrics["mask_share"] == pytest.approx(sum(n == MASK for n, _ in now) / len(now))
+    assert metrics["keep_share"] == pytest.approx(sum(n == o for n, o in now) / len(now))
+    assert metrics["random_next_share"] == pytest.approx(sum(r["next_sentence_label"] for r in rows) / len(rows))
+
+
+def test_sigmas_of_a_binomial() -> None:
+    assert sigmas(60, 100, 0.5) == pytest.approx(2.0)  # deviation √(100·½·½) = 5
+    assert sigmas(0, 0, 0.5) is None
+    assert sigmas(100, 100, 1.0) == 0.0
+    assert sigmas(99, 100, 1.0) == float("-inf")
+
+
+def test_the_digest_follows_the_rules_and_not_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = suite_digest("files")
+    check = SUITES["files"].checks[0]
+    monkeypatch.setitem(check.arguments, "min_value", 2)
+    assert suite_digest("files") != before
+    assert len({suite_digest(stage) for stage in SUITES}) == len(SUITES)
+
+
+def test_declaring_and_digesting_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from pipeline.suites import SUITES, suite_digest; [suite_digest(s) for s in SUITES]; "
+        "heavy = {'great_expectations', 'pandas', 'polars', 'pyarrow', 'torch', 'apache_beam'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
