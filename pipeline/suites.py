@@ -299,7 +299,11 @@ SUITES: Mapping[str, Suite] = {
     "task_data": Suite(
         (
             _PRESENT,
-            _floor("has_examples", "Every part (train, dev, test) has at least one example.", "smallest_part"),
+            _floor(
+                "has_examples",
+                "Train, dev and, where the recipe asks for it, test have at least one example.",
+                "smallest_part",
+            ),
             _none("example_ids_unique", "No example_id stands twice in a part.", "repeated_ids"),
             _none("texts_not_empty", "Every example has text.", "empty_texts"),
             _none(

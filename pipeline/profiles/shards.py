@@ -24,9 +24,9 @@ BATCH_ROWS = 65_536
 def instances(folder: Path, config: ShardsConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`pretraining_shards`.
 
-    The statistics name the vocabulary's `vocabulary_size` and the ids `cls_id`, `sep_id` and `mask_id`.
+    The stage's statistics say what the shards don't: `vocab_size` and `special_ids` (special token → id).
     """
-    schema = shard_schema(statistics["vocabulary_size"], config.sentence_task)
+    schema = shard_schema(statistics["vocab_size"], config.sentence_task)
     parts = {part: sorted((folder / part).glob("*.parquet")) for part in ("train", "held_out")}
     wrong = sum(pq.read_schema(path) != schema for paths in parts.values() for path in paths)
     missing = abs(len(parts["train"]) - config.files) + abs(len(parts["held_out"]) - 1)
@@ -43,7 +43,7 @@ def instances(folder: Path, config: ShardsConfig, statistics: Mapping[str, Any])
         "wrong_files": missing,
         **{name: counts[name] for name in ("bad_lengths", "ids_outside", "bad_structures", "bad_positions")},
         "wrong_mask_counts": counts["wrong_mask_counts"],
-        **_mix(counts, config, statistics["vocabulary_size"]),
+        **_mix(counts, config, statistics["vocab_size"]),
         **_pairs(counts, config),
         "seen_held_out": len(_documents(parts["train"]) & _documents(parts["held_out"])),
         "copied_share": _copied_share(parts["train"]),
@@ -58,9 +58,9 @@ def _batches(paths: list[Path]) -> Iterator[pa.Table]:
                     yield pa.Table.from_batches([batch])
 
 
-def _faults(table: pa.Table, config: ShardsConfig, special: Mapping[str, Any]) -> dict[str, int]:
+def _faults(table: pa.Table, config: ShardsConfig, statistics: Mapping[str, Any]) -> dict[str, int]:
     """Counts of rows (of tokens, for `ids_outside`) that break a rule, and of masks and pairs of each kind."""
-    cls_id, sep_id, mask_id = special["cls_id"], special["sep_id"], special["mask_id"]
+    pad_id, cls_id, sep_id, mask_id = (statistics["special_ids"][f"[{name}]"] for name in ("PAD", "CLS", "SEP", "MASK"))
     ids, offsets = flat(table["input_ids"])
     places, mask_offsets = flat(table["masked_lm_positions"])
     original, original_offsets = flat(table["masked_lm_ids"])
@@ -68,7 +68,7 @@ def _faults(table: pa.Table, config: ShardsConfig, special: Mapping[str, Any]) -
     control = 2 if config.sentence_task == "none" else 3
     faults = {
         "bad_lengths": int(((lengths > config.sequence_length) | (lengths <= control)).sum()),
-        "ids_outside": int((ids >= special["vocabulary_size"]).sum() + (original >= special["vocabulary_size"]).sum()),
+        "ids_outside": int((ids >= statistics["vocab_size"]).sum() + (original >= statistics["vocab_size"]).sum()),
         "bad_positions": 0,
     }
     rows = np.repeat(np.arange(len(masks)), masks)
@@ -86,7 +86,9 @@ def _faults(table: pa.Table, config: ShardsConfig, special: Mapping[str, Any]) -
     is_control[border] = True
     sound = (restored[first] == cls_id) & (restored[last] == sep_id) & (restored[border] == sep_id)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    stray = np.bincount(owner[np.isin(restored, [cls_id, sep_id, mask_id]) & ~is_control], minlength=len(lengths))
+    stray = np.bincount(
+        owner[np.isin(restored, [pad_id, cls_id, sep_id, mask_id]) & ~is_control], minlength=len(lengths)
+    )
     faults["bad_structures"] = int((~sound | (stray > 0)).sum())
     descending = np.zeros(len(rows), bool)
     descending[1:] = (rows[1:] == rows[:-1]) & (places[1:] <= places[:-1])

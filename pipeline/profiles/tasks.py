@@ -29,7 +29,7 @@ def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any
     seen = texts["test"].join(trained, on=["text_a", "text_b"], how="semi", nulls_equal=True)
     return {
         "data_present": 1,
-        "smallest_part": min(len(frame) for frame in parts.values()),
+        "smallest_part": min(len(parts[part]) for part in _wanted(config)),
         "repeated_ids": sum(len(frame) - frame["example_id"].n_unique() for frame in parts.values()),
         "empty_texts": sum(
             frame.select((pl.col("text_a").fill_null("").str.strip_chars() == "").sum()).item()
@@ -42,6 +42,12 @@ def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any
         "seen_tests": len(seen),
         "unseen_labels": len(set(labels) - set(parts["train"]["label"].drop_nulls().to_list())),
     }
+
+
+def _wanted(config: TaskDataConfig) -> tuple[str, ...]:
+    """The parts that need examples: a task of one's own need not have a test part."""
+    own = config.define
+    return PARTS[:2] if own and own.files.test is None and own.test_share is None else PARTS
 
 
 def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def good_vocabulary(folder: Path, layout: str = "compact") -> tuple[Frozen, dict
 
 SHARDS = ShardsConfig(sequence_length=32, max_predictions_per_seq=5, files=2)
 PAD, UNK, CLS, SEP, MASK = range(5)
-SPECIAL = {"vocabulary_size": 1000, "cls_id": CLS, "sep_id": SEP, "mask_id": MASK}
+SPECIAL = {"vocab_size": 1000, "special_ids": dict(zip(SPECIAL_TOKENS, (PAD, UNK, CLS, SEP, MASK), strict=True))}
 
 
 def instance(rng: random.Random, part: str, pair: bool = True) -> dict[str, Any]:
@@ -526,6 +526,15 @@ def test_a_metric_that_is_no_number_fails(value: Any, tmp_path: Path) -> None:
     """Great Expectations passes over nulls and NaN; a check must not."""
     config, _ = good_vocabulary(tmp_path)
     assert "unknown_rate" in failed("wordpiece_vocab", tmp_path, config, {"unknown_rate": value})
+
+
+def test_a_task_of_ones_own_need_not_have_a_test_part(tmp_path: Path) -> None:
+    _, statistics = good_task(tmp_path)
+    POISON["task_data"]["has_examples"](tmp_path, statistics)
+    for own, missing in (({}, False), ({"test_share": 0.5}, True)):
+        define = {"files": {"train": {"path": "a.csv"}}, **own}
+        config = TaskDataConfig.model_validate({"task": "mine", "define": define})
+        assert ("has_examples" in failed("task_data", tmp_path, config, statistics)) == missing
 
 
 def test_not_run_passes_all_but_the_warning_that_there_is_no_data(tmp_path: Path) -> None:
