@@ -118,6 +118,7 @@ def _by_chance(name: str, description: str, metric: str, severity: Severity, *sh
 _TEXT = (
     _floor("has_documents", "There is at least one document.", "documents"),
     _none("columns_as_agreed", "The columns and types are those of the text tables.", "wrong_columns"),
+    _none("documents_add_up", "Every document that was read is kept or dropped for a reason.", "lost"),
     _none("doc_ids_unique", "No doc_id stands twice.", "repeated_doc_ids"),
     _none("texts_not_empty", "Every document has text.", "empty_texts"),
     _none("source_named", "Every document names its source.", "other_sources"),
@@ -151,6 +152,7 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
             _floor("has_held_out", "At least one document is held out; a larger held_out helps.", "held_out"),
             _none("columns_as_agreed", "The columns and types are those of the documents table.", "wrong_columns"),
+            _none("documents_add_up", "Every document that was read is kept or dropped for a reason.", "lost"),
             _none("splits_known", "Every document is in train or in held_out.", "other_splits"),
             _none("doc_ids_unique", "No doc_id stands twice.", "repeated_doc_ids"),
             _none(

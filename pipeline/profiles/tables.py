@@ -18,7 +18,7 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import DataError
-from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, part_files
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
 from pipeline.tokenizer import SPECIAL_TOKENS
 
 MAGIC = {".bz2": b"BZh", ".gz": b"\x1f\x8b", ".zip": b"PK", ".whl": b"PK", ".xz": b"\xfd7zXZ\x00", ".parquet": b"PAR1"}
@@ -79,7 +79,7 @@ def source_text(
 ) -> dict[str, Any]:
     """`S_text` of any kind."""
     rows = pl.len().clip(lower_bound=1)
-    return _wrong_columns(folder, TEXT_SCHEMA) or _measured(
+    return _wrong_columns(folder, TEXT_SCHEMA) or _lost(folder) | _measured(
         _scan(folder),
         documents=pl.len(),
         wrong_columns=pl.lit(0),
@@ -115,6 +115,13 @@ def _polars_schema(path: Path) -> Mapping[str, Any]:
     return pl.DataFrame(pq.read_schema(path).empty_table()).schema
 
 
+def _lost(folder: Path) -> dict[str, Any]:
+    """Documents that dropped.json {read, kept, dropped: {reason: count}} does not account for."""
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    kept = counted["read"] - sum(counted["dropped"].values())
+    return {"lost": abs(counted["kept"] - count_rows(folder)) + abs(counted["kept"] - kept)}
+
+
 def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`documents`."""
     wrong = _wrong_columns(folder, DOCUMENTS_SCHEMA)
@@ -144,7 +151,7 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         no_licence=NO_LICENCE.sum(),
     )
     rows = metrics["train"] + metrics["held_out"]
-    return metrics | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
+    return metrics | _lost(folder) | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
 
 
 def sigmas(hits: int, draws: int, probability: float) -> float | None:

@@ -76,13 +76,20 @@ def text_rows(source: str, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def counted(folder: Path, kept: int) -> None:
+    counts = {"read": kept + 3, "kept": kept, "dropped": {"empty": 2, "redirect": 1}}
+    (folder / "dropped.json").write_text(json.dumps(counts))
+
+
 def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("enwiki", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
+    counted(folder, 60)
     return WikipediaTextConfig(source="enwiki"), {}
 
 
 def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
+    counted(folder, 60)
     return BooksTextConfig(source="books"), {}
 
 
@@ -92,6 +99,7 @@ def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
         ends = [len("Thing 0 is.") + (i > 9), len(row["text"])]  # in characters: É is one
         row |= {"split": "held_out" if i % 4 == 0 else "train", "sentence_ends": ends, "repeat": 1.0}
     pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA), folder / "part-00000.parquet")
+    counted(folder, 100)
     return DocumentsConfig(held_out=0.25), {}
 
 
@@ -284,6 +292,7 @@ def statistic(**values: Any) -> Poison:
 TEXT_POISON: dict[str, Poison] = {
     "has_documents": emptied("part-00000.parquet"),
     "columns_as_agreed": without_column,
+    "documents_add_up": replaced("dropped.json", '"empty": 2', '"empty": 1'),
     "doc_ids_unique": row(1, doc_id=lambda r: r["doc_id"].split(":")[0] + ":7"),
     "texts_not_empty": row(1, text=" \n\t"),
     "source_named": row(1, source="other"),
@@ -332,6 +341,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_train": every("part-00000.parquet", split="held_out"),
         "has_held_out": every("part-00000.parquet", split="train"),
         "columns_as_agreed": without_column,
+        "documents_add_up": lambda folder, statistics: edit(folder / "part-00000.parquet", lambda rows: rows.pop()),
         "splits_known": row(1, split="dev"),
         "doc_ids_unique": row(1, doc_id="books:7"),
         "texts_unique": row(1, text="Thing 0 is. It was.\n\nÉnd."),
