@@ -8,6 +8,7 @@ any other file is the SHA-256 of its bytes.
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,8 @@ def file_sha256(path: Path, cache: Path | None = None) -> str:
         return str(known["sha256"])
     digest = file_sha256(path)
     if fingerprint(path) == mark:  # else it changed while it was read
-        try:
+        with suppress(OSError):  # a cache that can't be written costs time, never an answer
             write_bytes(entry, canonical_json({"file": mark, "sha256": digest}))
-        except OSError:
-            pass  # a cache that can't be written costs time, never an answer
     return digest
 
 

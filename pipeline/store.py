@@ -119,14 +119,13 @@ class Store:
     def staging(self) -> Iterator[Path]:
         """An empty folder for a stage to write into, owned by this process; removed at the end if it is still there."""
         place = self.home / "staging" / uuid.uuid4().hex
-        with explained(place):
-            content = place / "content"
-            content.mkdir(parents=True)
-            with owners.claim(place / "owner", self.lease_seconds):
-                try:
+        content = place / "content"
+        try:
+            with explained(place):
+                content.mkdir(parents=True)
+                with owners.claim(place / "owner", self.lease_seconds):
                     yield content
-                finally:
-                    shutil.rmtree(content, ignore_errors=True)
+        finally:
             shutil.rmtree(place, ignore_errors=True)
 
     def sweep(self) -> list[str]:
