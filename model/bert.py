@@ -193,11 +193,16 @@ def pretraining_losses(
 
     float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None.
     """
-    words = _CrossEntropy.apply(word_logits.float(), masked_ids)
+    words = _CrossEntropy.apply(_wide(word_logits), masked_ids)
     if sentence_logits is None or labels is None:
         return Losses(words, words, None)
-    sentences = F.cross_entropy(sentence_logits.float(), labels)
+    sentences = F.cross_entropy(_wide(sentence_logits), labels)
     return Losses(words + sentences, words, sentences)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """At least fp32: sums over a vocabulary lose too much in bf16."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pipeline import atomic
 from pipeline.errors import DataError
 
 if TYPE_CHECKING:
@@ -136,18 +137,14 @@ def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:
             str(path.relative_to(temporary)): {"size_bytes": path.stat().st_size, "sha256": _sha256(path)}
             for path in files
         }
-        (temporary / MANIFEST).write_text(json.dumps(listed, indent=1), encoding="utf-8")
-        for path in (*files, temporary / MANIFEST):
-            _sync(path)
-        _sync(temporary)
+        for path in files:
+            atomic.fsync_file(path)
+        atomic.write_json(temporary / MANIFEST, listed)
         if folder.exists():
             shutil.rmtree(folder)
-        temporary.rename(folder)
-        _sync(folder.parent)
+        atomic.rename_folder(temporary, folder)
     except OSError as error:
-        from pipeline.atomic import explain
-
-        raise explain(error, temporary) from error
+        raise atomic.explain(error, temporary) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -156,24 +153,19 @@ def broken(folder: Path) -> str | None:
     """What is wrong with a folder that `write_verified` wrote; None when it is as it was written."""
     try:
         listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return f"{MANIFEST} can't be read: {error}"
+    try:
         for name, entry in listed.items():
             if (folder / name).stat().st_size != entry["size_bytes"]:
                 return f"{name} has another size than its manifest says"
             if _sha256(folder / name) != entry["sha256"]:
                 return f"{name} does not match its SHA-256"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"{type(error).__name__}: {error}"
+    except (OSError, KeyError, TypeError, AttributeError) as error:
+        return f"a file is missing or not listed: {error!r}"
     return None
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

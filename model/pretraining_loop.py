@@ -240,7 +240,7 @@ class _Run:
                 "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
             )
         if state.step % config.log_every == 0 or state.step == config.steps:
-            means = {name: _short(value) for name, value in state.window.means().items()}
+            means = {name: _short(value) for name, value in state.window.means().items()} if state.window.steps else {}
             row = {"step": state.step, **means, "learning_rate": _short(rate), "skipped_steps": state.skipped}
             self.metrics.append(row)
             state.window = Window()

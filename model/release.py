@@ -1,0 +1,163 @@
+"""`release`: the folder that people load with transformers, and the card that says what it is."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.weights import to_hugging_face
+from pipeline.config import Architecture, ReleaseConfig
+from pipeline.errors import DataError
+from pipeline.stage import Stage
+from pipeline.tokenizer import Tokenizer, load
+
+STAGE = Stage(
+    name="release",
+    function="model.release:make_release",
+    version="1",
+    sources=("model/release.py", "model/weights.py"),
+)
+
+
+def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -> dict[str, Any]:
+    """Write config.json, model.safetensors, vocab.txt, tokenizer.json, tokenizer_config.json and README.md into `out`.
+
+    Reads `pretrained` and `wordpiece_vocab`. Without a sentence task the next-sentence head is written as zeros, since
+    transformers' BertForPreTraining wants one; the card says so.
+
+    Raises:
+        DataError: the vocabulary is not the one that the model was trained with, by its size.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    words = inputs["wordpiece_vocab"]
+    trained = json.loads((inputs["pretrained"] / "config.json").read_text(encoding="utf-8"))
+    scores = json.loads((inputs["pretrained"] / "held_out.json").read_text(encoding="utf-8"))
+    architecture = Architecture.model_validate(trained["architecture"])
+    tokenizer = load(words)
+    if len(tokenizer.vocabulary) != trained["vocabulary_size"]:
+        raise DataError(
+            f"the vocabulary has {len(tokenizer.vocabulary)} tokens, the model {trained['vocabulary_size']}",
+            "Materialize pretrained and release again, from one vocabulary.",
+        )
+    weights = to_hugging_face(load_file(inputs["pretrained"] / "model.safetensors"))
+    if trained["sentence_task"] == "none":
+        weights["cls.seq_relationship.weight"] = np.zeros((2, architecture.hidden), np.float32)
+        weights["cls.seq_relationship.bias"] = np.zeros(2, np.float32)
+    # transformers takes the framework from this entry.
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    for name in ("vocab.txt", "tokenizer.json"):
+        shutil.copyfile(words / name, out / name)
+    _write(out / "config.json", model_config(architecture, tokenizer))
+    _write(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
+    parameters = sum(weight.size for weight in weights.values())
+    (out / "README.md").write_text(_card(config, architecture, trained, scores, parameters), encoding="utf-8")
+    return {
+        "parameters": parameters,
+        "vocabulary_size": len(tokenizer.vocabulary),
+        "size_bytes": sum(path.stat().st_size for path in out.iterdir()),
+        "held_out": scores,
+    }
+
+
+def model_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, Any]:
+    """config.json as transformers reads it."""
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        "vocab_size": len(tokenizer.vocabulary),
+        "hidden_size": architecture.hidden,
+        "num_hidden_layers": architecture.layers,
+        "num_attention_heads": architecture.heads,
+        "intermediate_size": architecture.intermediate or 4 * architecture.hidden,
+        "max_position_embeddings": architecture.max_positions,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": architecture.dropout,
+        "attention_probs_dropout_prob": architecture.dropout,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": tokenizer.pad_id,
+        "tie_word_embeddings": True,
+    }
+
+
+def tokenizer_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, Any]:
+    """tokenizer_config.json as transformers reads it."""
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": tokenizer.lowercase,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": True,
+        "model_max_length": architecture.max_positions,
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+
+
+def _card(
+    config: ReleaseConfig,
+    architecture: Architecture,
+    trained: Mapping[str, Any],
+    scores: Mapping[str, Any],
+    parameters: int,
+) -> str:
+    guesses = scores["baselines"]
+    rows = [
+        ("masked-word loss (nats)", scores["mlm_loss"], None),
+        ("masked-word accuracy", scores["mlm_accuracy"], guesses["most_frequent_token_accuracy"]),
+    ]
+    if trained["sentence_task"] != "none":
+        rows.append(("next-sentence loss (nats)", scores["nsp_loss"], None))
+        rows.append(("next-sentence accuracy", scores["nsp_accuracy"], guesses["nsp_majority_accuracy"]))
+    table = "\n".join(
+        f"| {name} | {value:.4f} | {'' if guess is None else f'{guess:.4f}'} |" for name, value, guess in rows
+    )
+    head = (
+        "It was trained on masked words only: the next-sentence head that the file layout asks for holds zeros, and the "
+        "pooler is as it was initialised.\n"
+        if trained["sentence_task"] == "none"
+        else "It was trained on masked words and next sentences (Devlin et al. 2019).\n"
+    )
+    return f"""---
+library_name: transformers
+pipeline_tag: fill-mask
+tags:
+- bert
+---
+# {config.recipe}
+
+{config.description or "A BERT encoder."}
+
+{architecture.layers} layers, hidden size {architecture.hidden}, {architecture.heads} heads, {parameters:,} parameters,
+vocabulary of {trained["vocabulary_size"]:,} WordPiece tokens, up to {architecture.max_positions} positions.
+{head}
+## Scores on text that training never saw
+
+{scores["sequences"]:,} sequences with {scores["masked_words"]:,} masked words, after {scores["step"]:,} steps. The guess
+is always the masked word, and the sentence label, that is most frequent in training.
+
+| measure | this model | guess |
+|---|---:|---:|
+{table}
+
+## Use
+
+```python
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, pipeline
+
+tokenizer = AutoTokenizer.from_pretrained(folder)
+encoder = AutoModel.from_pretrained(folder)
+pipeline("fill-mask", folder)("The capital of France is [MASK].")
+```
+"""
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,132 @@
+"""Checkpoints: whole or not there, verified, the last ones kept."""
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import checkpoint
+from pipeline.errors import DataError, StoreError
+
+
+def save(folder: Path, step: int, keep: int = 2) -> Path:
+    weights = {"a": torch.full((3,), float(step)), "b": torch.arange(6).reshape(2, 3)}
+    return checkpoint.save(
+        folder, step, {"model": weights, "optimizer": {"m": torch.ones(2)}}, {"loss": step / 3}, keep
+    )
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    save(tmp_path, 12)
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.step == 12 and found.state == {"loss": 4.0}
+    assert torch.equal(found.tensors("model")["a"], torch.full((3,), 12.0))
+    assert torch.equal(found.tensors("model")["b"], torch.arange(6).reshape(2, 3))
+    assert set(found.tensors("optimizer")) == {"m"}
+    with pytest.raises(DataError, match=r"nothing\.safetensors"):
+        found.tensors("nothing")
+
+
+def test_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.newest(tmp_path) is None
+    assert checkpoint.newest(tmp_path / "absent") is None
+
+
+def test_steps_are_ordered_as_numbers_and_the_last_ones_kept(tmp_path: Path) -> None:
+    for step in (9, 10, 99, 100):
+        save(tmp_path, step, keep=3)
+    assert [int(path.name.removeprefix("step-")) for path in checkpoint.steps(tmp_path)] == [100, 99, 10]
+
+
+def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    checkpoint.save(tmp_path, 5, {"model": {"a": torch.zeros(1)}}, {})
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.tensors("model")["a"].tolist() == [0.0]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("flipped bit", "model.safetensors does not match its SHA-256"),
+        ("cut", "model.safetensors has another size than its manifest says"),
+        ("missing file", "model.safetensors"),
+        ("no manifest", "manifest.json can't be read"),
+        ("torn manifest", "manifest.json can't be read"),
+        ("bad state", "state.json has another size than its manifest says"),
+    ],
+)
+def test_a_broken_checkpoint_is_set_aside_for_the_one_before(
+    tmp_path: Path, damage: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 1)
+    newest = save(tmp_path, 2)
+    weights, manifest = newest / "model.safetensors", newest / "manifest.json"
+    if damage == "flipped bit":
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+    elif damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif damage == "missing file":
+        weights.unlink()
+    elif damage == "no manifest":
+        manifest.unlink()
+    elif damage == "torn manifest":
+        manifest.write_bytes(manifest.read_bytes()[:20])
+    else:
+        (newest / "state.json").write_text('{"loss": 0.25}')
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.step == 1 and found.state == {"loss": 1 / 3}
+    aside = [path for path in tmp_path.iterdir() if path.name.startswith("broken-step-0000000002")]
+    assert len(aside) == 1 and not newest.exists()
+    message = capsys.readouterr().err
+    assert "step-0000000002 is set aside" in message and reason in message
+
+
+def test_what_an_interrupted_save_left_is_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    leftover = tmp_path / "tmp.0123"
+    leftover.mkdir()
+    (leftover / "model.safetensors").write_bytes(b"half")
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.step == 1
+    assert not leftover.exists()
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file of this process may grow beyond 100 kB: writes fail as on a full disk, with another number."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_save_that_fails_leaves_the_one_before(tmp_path: Path, small_files: None) -> None:
+    save(tmp_path, 1)
+    with pytest.raises(StoreError, match="File too large"):
+        checkpoint.save(tmp_path, 2, {"model": {"a": torch.ones(100_000)}}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-0000000001"]
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.step == 1
+
+
+def test_files_are_safetensors_and_json(tmp_path: Path) -> None:
+    folder = save(tmp_path, 1)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    ]
+    assert json.loads((folder / "state.json").read_text()) == {"loss": 1 / 3}
+    assert set(json.loads((folder / "manifest.json").read_text())) == {
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    }
