@@ -333,7 +333,8 @@ SUITES: Mapping[str, Suite] = {
     ),
     "contamination": Suite(
         (
-            _none("shares_sound", "Every share lies between 0 and 1.", "bad_shares"),
+            _floor("has_documents", "Training documents were looked through.", "documents"),
+            _none("shares_sound", "Touched ≤ measurable ≤ all texts, and every share between 0 and 1.", "bad_shares"),
             _at_most(
                 "test_untouched", "At most 10 % of any task's test texts overlap with the corpus.", "largest_share", 0.1
             ),

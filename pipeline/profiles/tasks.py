@@ -76,9 +76,12 @@ def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any
 def contamination(folder: Path, config: ContaminationConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`contamination`."""
     found = read_json(folder / "contamination.json")
-    shares = [entry["share"] for entry in found["tasks"].values() if entry["share"] is not None]
+    tasks = list(found["tasks"].values())
+    shares = [task["share"] for task in tasks if task["share"] is not None]
+    unsound = sum(not task["touched"] <= task["measurable"] <= task["texts"] for task in tasks)
     return {
-        "bad_shares": sum(not 0 <= share <= 1 for share in shares),
+        "documents": found["documents"],
+        "bad_shares": sum(not 0 <= share <= 1 for share in shares) + unsound,
         "largest_share": max(shares, default=0.0),
     }
 

@@ -192,7 +192,10 @@ def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
 
 
 def good_contamination(folder: Path) -> tuple[Frozen, dict[str, Any]]:
-    (folder / "contamination.json").write_text('{"tasks": {"mine": {"share": 0.05}, "cola": {"share": null}}}')
+    mine = {"part": "test", "texts": 50, "measurable": 40, "touched": 2, "share": 0.05}
+    absent = {"part": None, "texts": 0, "measurable": 0, "touched": 0, "share": None}
+    content = {"ngram_words": 13, "documents": 9, "tasks": {"mine": mine, "cola": absent}}
+    (folder / "contamination.json").write_text(json.dumps(content))
     return ContaminationConfig(), {}
 
 
@@ -423,7 +426,8 @@ POISON: dict[str, dict[str, Poison]] = {
         "predictions_vary": every("predictions/dev-seed-43.parquet", prediction=1),
     },
     "contamination": {
-        "shares_sound": replaced("contamination.json", "0.05", "1.05"),
+        "has_documents": replaced("contamination.json", '"documents": 9', '"documents": 0'),
+        "shares_sound": replaced("contamination.json", '"touched": 2', '"touched": 41'),
         "test_untouched": replaced("contamination.json", "0.05", "0.2"),
     },
     "benchmark_report": {
