@@ -326,7 +326,7 @@ def _recipe(name: str, tree: Node, file: Path) -> Recipe:
             texts = {path for detail in details if (path := _written_text(tree, detail))} - as_text
             as_text |= texts
             if not texts:
-                problems = [_explain(tree, detail) for detail in details]
+                problems = [_explain(tree, detail) for detail in details if not _follows(detail, details)]
     if recipe is not None:
         recipe._path = file
         problems = [_problem(tree, path, rule, value, todo) for path, rule, value, todo in _contradictions(recipe)]
@@ -334,7 +334,7 @@ def _recipe(name: str, tree: Node, file: Path) -> Recipe:
             todo = f"Write `name: {name}`, or rename the file."
             problems.insert(0, _problem(tree, ("name",), f"is not the file's name {name}", recipe.name, todo))
     if problems or recipe is None:
-        raise RecipeError("\n".join(what for what, _ in problems), " ".join(dict.fromkeys(t for _, t in problems if t)))
+        raise _refusal(problems)
     return recipe
 
 
@@ -433,12 +433,26 @@ def _explain(tree: Node, detail: ErrorDetails) -> tuple[str, str]:
     return _problem(tree, path, rule[0].lower() + rule[1:], value, "Correct the value.")
 
 
+def _follows(detail: ErrorDetails, details: Iterable[ErrorDetails]) -> bool:
+    """Pydantic also calls a list too short whose items it has refused."""
+    at = detail["loc"]
+    return detail["type"] == "too_short" and any(
+        other["loc"][: len(at)] == at and len(other["loc"]) > len(at) for other in details
+    )
+
+
+def _refusal(problems: list[tuple[str, str]]) -> RecipeError:
+    if len(problems) == 1:
+        return RecipeError(*problems[0])
+    return RecipeError("\n".join(f"{what}. {todo}" for what, todo in problems), "Correct each of these lines.")
+
+
 def _problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> tuple[str, str]:
     """(`file:line: key.path: rule, not VALUE`, what to do)."""
-    path, node, _ = yamlfile.find(tree, path)
+    path, node, found = yamlfile.find(tree, path)
     got = "" if value is None or isinstance(value, dict | tuple) else f" (it is {value})"
     dotted = ".".join(map(str, path))
-    inherited = f" {dotted} is inherited; `null` deletes it." if node.file != tree.file else ""
+    inherited = f" {dotted} is inherited; `null` deletes it." if found and node.file != tree.file else ""
     return f"{node.place()}: {dotted}: {rule}{got}", f"{todo}{inherited}".strip()
 
 

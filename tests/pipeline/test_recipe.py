@@ -221,7 +221,16 @@ def test_bad_values_are_refused_with_file_line_key_rule_value(
     assert old in SMALL
     error = refused(tmp_path, SMALL.replace(old, new, 1))
     assert what in error.what
-    assert todo in error.todo
+    assert todo in str(error)
+
+
+def test_several_faults_are_said_together_and_once(tmp_path: Path) -> None:
+    error = refused(tmp_path, SMALL.replace("kind: books", "kind: bocks").replace("steps: 100", "steps: 0"))
+    lines = [line.rpartition("small.yaml")[2] for line in error.what.splitlines()]
+    assert lines == [
+        ":4: corpus.sources.books.kind: input should be 'wikipedia' or 'books' (it is bocks). Correct the value.",
+        ":8: pretraining.phases.0.steps: input should be greater than or equal to 1 (it is 0). Correct the value.",
+    ]
 
 
 def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) -> None:
@@ -304,7 +313,7 @@ def test_inheritance_that_is_refused(tmp_path: Path, child: str, what: str, todo
     loaded = load(tmp_path, **files)
     assert set(loaded.recipes) == {"parent"}
     assert what in loaded.errors["child"].what
-    assert todo in loaded.errors["child"].todo
+    assert todo in str(loaded.errors["child"])
 
 
 # ── stage configs ────────────────────────────────────────────────────────────────────────────────────────────────────
