@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline import progress, suites
-from pipeline.build import Node, Outcome, ValidationFailed, build, open_store
+from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
 from pipeline.errors import BertError
 from pipeline.owners import Owner
 from pipeline.store import Record, Store
@@ -65,10 +65,14 @@ def asset_of(node: Node, wiring: Wiring) -> dg.AssetsDefinition:
 def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     """One Dagster check for each check of the stage's suite."""
     key = dg.AssetKey([node.recipe, node.name])
-    return [
+    specs = [
         dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.severity == "critical")
         for check in suites.SUITES[node.stage.name].checks
     ]
+    if node.stage.deterministic:
+        told = "A forced run gives the version that was made before."
+        specs.append(dg.AssetCheckSpec(REPRODUCIBLE, asset=key, description=told, blocking=True))
+    return specs
 
 
 def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) -> Iterator[Any]:
@@ -132,6 +136,9 @@ def check_results(
 ) -> Iterator[dg.AssetCheckResult]:
     """A Dagster check result for every check of the suite; a waived failure shows as a warning with its reason."""
     waived = {waiver["check"]: waiver for waiver in waivers}
+    if node.stage.deterministic and all(result["name"] != REPRODUCIBLE for result in results):
+        asked = {"passed": True, "severity": "critical", "observed": "not asked", "expected": "bert run --force"}
+        results = [*results, {"name": REPRODUCIBLE, **asked}]
     for result in results:
         waiver = waived.get(result["name"])
         warn = result["severity"] != "critical" or waiver is not None

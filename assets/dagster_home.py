@@ -56,9 +56,9 @@ def end_dead_runs(opened: dg.DagsterInstance, recipe: str | None = None) -> list
     ended = []
     tags = {RECIPE: recipe} if recipe else {}
     for run in opened.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags=tags)):
-        written = run.tags.get(PROCESS)
-        if written and Owner.parse(written).surely_dead():
-            opened.report_run_failed(run, f"Its process {written} is dead; ended by bertworks.")
+        process = Owner.parse(run.tags.get(PROCESS, ""))
+        if process is not None and process.surely_dead():
+            opened.report_run_failed(run, f"Its process {process} is dead; ended by bertworks.")
             opened.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             ended.append(run.run_id)
     return ended

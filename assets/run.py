@@ -4,6 +4,7 @@ The run executes in a process of its own (`python -m assets.run RUN_ID RECIPE`);
 them, and turns Ctrl-C into a clean cancel of the run and everything under it.
 """
 
+import logging
 import os
 import signal
 import subprocess
@@ -193,7 +194,7 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     """What a person should see of one event; None: nothing."""
     event = entry.dagster_event
     if event is None:
-        return entry.user_message if entry.level >= 20 else None
+        return entry.user_message if int(entry.level) >= logging.INFO else None
     if event.is_step_start:
         return f"▸ {_asset(event.step_key)}"
     if event.is_step_failure:

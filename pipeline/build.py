@@ -22,9 +22,9 @@ from typing import Any
 
 from pipeline import lineage, sources, suites
 from pipeline.atomic import explain
-from pipeline.config import Frozen, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
+from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
-from pipeline.errors import BertError, ChainError, DataError, StoreError
+from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
@@ -115,31 +115,54 @@ def open_store() -> Store:
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asked_for(config: Frozen) -> dict[str, Any]:
+ABSENT = "absent"  # stands in a key for data that a recipe has never had
+
+
+def asked_for(node: Node, before: Record | None, network: bool = False) -> dict[str, Any]:
     """The configuration as it enters the key: what stands at its default is left out, every origin of files is replaced
-    by the content that it holds now. Raises SourceError where that can't be known."""
-    return {name: value for name, value in _resolve(config, defaults=False).items()}
+    by the content that it holds now.
+
+    A task's files that were never there count as `absent`. Raises SourceError where a source's files are missing, where
+    a task's files were there `before` and are gone, or where `network` is needed and fails.
+    """
+    asked: dict[str, Any] = _resolve(node.config, defaults=False, network=network)
+    gone = _gone(asked)
+    if gone and before is not None and not _gone(before.body["asked"]):
+        raise SourceError(
+            f"{node.path}: its files were there and are gone",
+            "Put them back, or name their new place in the recipe; what depends on them keeps what it has.",
+        )
+    return asked
 
 
-def _resolve(value: Any, defaults: bool) -> Any:
+def _gone(asked: Any) -> bool:
+    if isinstance(asked, Mapping):
+        return any(_gone(value) for value in asked.values())
+    return bool(asked == ABSENT)
+
+
+def _resolve(value: Any, defaults: bool, network: bool = False, optional: bool = False) -> Any:
+    """`value` as JSON, with every origin replaced by its content; `optional`: by ABSENT where there is nothing."""
     if isinstance(value, PathFrom | UrlFrom | WheelFrom | WikimediaFrom):
-        return sources.resolve(value)
+        return ABSENT if optional and not sources.present(value) else sources.resolve(value, network)
     if isinstance(value, Frozen):
+        optional = optional or isinstance(value, TaskDataConfig)
         fields = type(value).model_fields
         return {
-            fields[name].alias or name: _resolve(part, defaults)
+            fields[name].alias or name: _resolve(part, defaults, network, optional)
             for name, part in value
             if defaults or part != fields[name].get_default(call_default_factory=True)
         }
     if isinstance(value, dict):
-        return {name: _resolve(part, defaults) for name, part in value.items()}
+        return {name: _resolve(part, defaults, network, optional) for name, part in value.items()}
     if isinstance(value, tuple | list):
-        return [_resolve(part, defaults) for part in value]
+        return [_resolve(part, defaults, network, optional) for part in value]
     return value
 
 
-def needed(store: Store, node: Node, forced: bool = False) -> Need:
-    """What `node` needs, given the records that its inputs have now. Runs nothing, asks no network.
+def needed(store: Store, node: Node, forced: bool = False, network: bool = False) -> Need:
+    """What `node` needs, given the records that its inputs have now. Runs nothing; without `network`, "latest" means the
+    newest dump that is known here.
 
     Raises SourceError when a file that the recipe names is gone.
     """
@@ -147,7 +170,7 @@ def needed(store: Store, node: Node, forced: bool = False) -> Need:
     inputs = {name: record for name, record in pointers.items() if record is not None}
     missing = [node.inputs[name].name for name, record in pointers.items() if record is None]
     before = store.pointer(node.recipe, node.name)
-    asked = asked_for(node.config)
+    asked = asked_for(node, before, network)
     if missing:
         return Need(node, inputs, None, asked, None, f"needs {', '.join(missing)} first")
     key = key_of(node.stage.name, node.stage.code_version, asked, {n: r.version for n, r in inputs.items()})
@@ -280,7 +303,7 @@ def settle(store: Store, need: Need) -> Record:
 def build(store: Store, node: Node, forced: bool = False) -> Outcome:
     """Bring `node` up to date. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises;
     in every such case the asset keeps what it had."""
-    need = needed(store, node, forced)
+    need = needed(store, node, forced, network=True)
     if need.key is None:
         missing = [source for name, source in node.inputs.items() if name not in need.inputs]
         raise ChainError(f"{node.path} {need.why}", f"Make it with what it needs: bert run {missing[0].recipe}")
@@ -353,26 +376,34 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
             "started": started,
             "finished": _now(),
         }
+        if forced and node.stage.deterministic:
+            body["validation"]["results"].append(_reproducible(store, need, staged))
         failed = [r for r in body["validation"]["results"] if not r["passed"] and r["severity"] == "critical"]
         if failed:
             rejected = store.reject(staged, body)
             raise ValidationFailed(node, body["validation"]["results"], rejected)
         version = store.publish(node.stage.name, staged)
-        if forced and node.stage.deterministic:
-            _check_reproducible(store, need, version)
         record = store.append(body | {"version": version})
         store.point(node.recipe, node.name, record)
         return record
 
 
-def _check_reproducible(store: Store, need: Need, version: str) -> None:
+REPRODUCIBLE = "reproducible"  # the check that a forced run of a deterministic stage adds
+
+
+def _reproducible(store: Store, need: Need, staged: Path) -> dict[str, Any]:
     """A forced run of a deterministic stage has to give what the store remembers for this key."""
     known = store.remembered(need.key or "")
-    if known and known[0].version != version:
-        raise DataError(
-            f"{need.node.path}: check `reproducible` failed: this run gave {version[:12]}, before it was {known[0].version[:12]}",
-            "The stage is not deterministic, or a library outside its code version changed; the asset keeps what it had.",
-        )
+    version = store.version_of(staged)
+    expected = known[0].version if known else version
+    return {
+        "name": REPRODUCIBLE,
+        "passed": version == expected,
+        "severity": "critical",
+        "observed": version[:12],
+        "expected": f"= {expected[:12]}",
+        "description": "A forced run gives the version that was made before.",
+    }
 
 
 def _validate(node: Node, folder: Path, statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -399,14 +430,19 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
         store.point(node.recipe, node.name, accepted)
         return accepted
     for rejected in store.rejections(node.stage.name):
-        body = rejected.body
+        body = dict(rejected.body)
         if body["key"] == need.key:
-            body = body | {"waivers": [*body["waivers"], waiver], "recipe": node.recipe, "asset": node.name}
-            body["inputs"] = _digests(need.inputs)
+            body = {
+                **body,
+                "waivers": [*body["waivers"], waiver],
+                "recipe": node.recipe,
+                "asset": node.name,
+                "inputs": _digests(need.inputs),
+            }
             left = usable(Record("", body))
             if left == [] and any(r["name"] == check and not r["passed"] for r in body["validation"]["results"]):
                 version = store.accept(rejected)
-                accepted = store.append(body | {"version": version, "finished": _now()})
+                accepted = store.append({**body, "version": version, "finished": _now()})
                 store.point(node.recipe, node.name, accepted)
                 return accepted
             if left:

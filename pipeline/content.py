@@ -120,14 +120,14 @@ class _Column:
         if isinstance(array, pa.DictionaryArray):
             array = array.dictionary_decode()
         valid = np.asarray(array.is_valid())
-        self.validity.update(np.ascontiguousarray(valid, dtype=np.uint8))
+        self.validity.update(np.ascontiguousarray(valid, dtype=np.uint8).data)
         if pa.types.is_struct(self.type):
             for index, child in enumerate(self.children):
                 # flatten() gives the children with the parent's nulls, wherever the array was sliced
                 child.add(array.flatten()[index])
         elif _is_list(self.type):
             lengths = np.asarray(array.value_lengths().fill_null(0), dtype="<i8")
-            self.lengths.update(np.ascontiguousarray(lengths))
+            self.lengths.update(np.ascontiguousarray(lengths).data)
             self.children[0].add(array.flatten())
         elif _is_text(self.type) or _is_binary(self.type):
             self._add_bytes(array)
@@ -137,7 +137,7 @@ class _Column:
     def _add_bytes(self, array: pa.Array) -> None:
         wide = array.cast(pa.large_binary()).fill_null(b"")
         offsets = np.frombuffer(wide.buffers()[1], dtype="<i8")[wide.offset : wide.offset + len(wide) + 1]
-        self.lengths.update(np.ascontiguousarray(np.diff(offsets)))
+        self.lengths.update(np.ascontiguousarray(np.diff(offsets)).data)
         data = wide.buffers()[2]
         if data is not None and len(offsets):
             self.values.update(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
@@ -152,7 +152,7 @@ class _Column:
         raw = np.frombuffer(data, dtype=np.uint8)[array.offset * width : (array.offset + len(array)) * width]
         if not valid.all():  # what lies under a null is not content
             raw = raw.reshape(len(array), width) * valid[:, None]
-        self.values.update(np.ascontiguousarray(raw))
+        self.values.update(np.ascontiguousarray(raw).data)
 
     def digest(self) -> list[Any]:
         """Digests of all streams, children inside."""

@@ -181,6 +181,7 @@ class Store:
             files = _list_files(staged)
             version = version_of({file["path"]: file["digest"] for file in files})
             body = {"stage": stage, "version": version, "files": files}
+            (staged / REFERENCES).unlink(missing_ok=True)
             write_bytes(staged / MANIFEST, _sealed(body))
             for folder, _, _ in os.walk(staged):
                 fsync_folder(Path(folder))
@@ -195,6 +196,11 @@ class Store:
                 except OSError:
                     if not place.exists():  # not another writer who was first
                         raise
+
+    def version_of(self, staged: Path) -> str:
+        """The version that publishing `staged` would give."""
+        with explained(staged):
+            return version_of({file["path"]: file["digest"] for file in _list_files(staged)})
 
     def _replaceable(self, stage: str, version: str, files: list[dict[str, Any]]) -> bool:
         """Whether an existing version has to make place: it is broken (then it is set aside), or it only names files
@@ -523,14 +529,13 @@ def _list_files(staged: Path) -> list[dict[str, Any]]:
         entries = [
             {**named, "digest": named["sha256"], "referenced": True} for named in json.loads(references.read_bytes())
         ]
-        references.unlink()
     for path in sorted(staged.rglob("*")):
         name = path.relative_to(staged).as_posix()
         if path.is_dir() and not path.is_symlink():
             continue
         if path.is_symlink() or not path.is_file():
             raise StoreError(f"{path}: a stage may write plain files only", "This is a fault of the stage.")
-        if name == MANIFEST:
+        if name in (MANIFEST, REFERENCES):
             continue
         fsync_file(path)
         entries.append(
