@@ -1,0 +1,38 @@
+"""A classifier on top of BERT: one vector per text, dropout, one linear layer (Devlin et al. 2019, section 4.1)."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from model.bert import Bert
+from pipeline.config import Architecture
+
+Pooling = Literal["cls", "mean"]
+
+
+class Classifier(nn.Module):
+    """The encoder with a classification head.
+
+    `pooling` says what stands for a text: `cls` is the pooled first token (the paper), `mean` the mean over its hidden
+    states, which suits encoders that saw little or no next-sentence training.
+    """
+
+    def __init__(self, architecture: Architecture, vocabulary_size: int, classes: int, pooling: Pooling) -> None:
+        super().__init__()
+        self.pooling = pooling
+        self.encoder = Bert(architecture, vocabulary_size)
+        self.dropout = nn.Dropout(architecture.dropout)
+        self.head = nn.Linear(architecture.hidden, classes)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → logits float [B, classes]."""
+        hidden = self.encoder(input_ids, token_type_ids, attention_mask)  # [B, S, H]
+        pooled = self.encoder.pool(hidden) if self.pooling == "cls" else mean_pool(hidden, attention_mask)
+        logits: Tensor = self.head(self.dropout(pooled))
+        return logits
+
+
+def mean_pool(hidden: Tensor, attention_mask: Tensor) -> Tensor:
+    """Mean over the tokens that are not padding: float [B, S, H], bool [B, S] → float [B, H]."""
+    weights = attention_mask.unsqueeze(2).to(hidden.dtype)  # [B, S, 1]
+    return (hidden * weights).sum(1) / weights.sum(1)

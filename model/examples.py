@@ -1,0 +1,138 @@
+"""Batches out of task data: texts as ids, in an order that follows from seed and epoch, with little padding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from model.order import mix, permuted
+from pipeline.errors import DataError
+from pipeline.tokenizer import Tokenizer
+
+MULTIPLE = 8
+"""batches are padded to a multiple of this: few shapes, little padding"""
+POOL_BATCHES = 32
+"""so many batches are drawn at random, then cut by length: a batch holds texts of similar length"""
+UNKNOWN = -1
+"""label of an example whose label is not known"""
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One part of a task (train, dev or test), ready for the encoder."""
+
+    example_ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    """both texts of a pair joined by a space: for models that know no pairs"""
+    input_ids: tuple[npt.NDArray[np.int32], ...]
+    """with [CLS] and [SEP], at most max_length"""
+    second_starts: Ints
+    """[n] index of the first token of the second text; the length where there is none"""
+    labels: Ints
+    """[n] UNKNOWN where it is not known"""
+    truncated: int
+    """examples that were too long"""
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of every example: [n]."""
+        return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
+
+
+def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
+    """Read train, dev or test.parquet of task data. Raises DataError where it can't be read."""
+    try:
+        table = pq.read_table(path)
+        ids, first, second, labels = (
+            table.column(name).to_pylist() for name in ("example_id", "text_a", "text_b", "label")
+        )
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+    pieces = tokenizer.encode_ids(first)
+    pairs = tokenizer.encode_ids([text or "" for text in second])
+    built = [
+        _built(a, b if text is not None else None, tokenizer, max_length)
+        for a, b, text in zip(pieces, pairs, second, strict=True)
+    ]
+    return Examples(
+        example_ids=tuple(ids),
+        texts=tuple(a if b is None else f"{a} {b}" for a, b in zip(first, second, strict=True)),
+        input_ids=tuple(each[0] for each in built),
+        second_starts=np.array([each[1] for each in built], dtype=np.int64),
+        labels=np.array([UNKNOWN if label is None else label for label in labels], dtype=np.int64),
+        truncated=sum(each[2] for each in built),
+    )
+
+
+def _built(
+    first: npt.NDArray[np.int32], second: npt.NDArray[np.int32] | None, tokenizer: Tokenizer, max_length: int
+) -> tuple[npt.NDArray[np.int32], int, bool]:
+    """([CLS] first [SEP] or [CLS] first [SEP] second [SEP], where the second begins, whether something was cut off)."""
+    cls, sep = np.array([tokenizer.cls_id], np.int32), np.array([tokenizer.sep_id], np.int32)
+    if second is None:
+        kept = first[: max_length - 2]
+        return np.concatenate([cls, kept, sep]), len(kept) + 2, len(kept) < len(first)
+    a, b = pair_lengths(len(first), len(second), max_length - 3)
+    cut = (a, b) != (len(first), len(second))
+    return np.concatenate([cls, first[:a], sep, second[:b], sep]), a + 2, cut
+
+
+def pair_lengths(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths after the original's truncation: the last token of the longer one goes, of the second when both are equal,
+    until both fit into `room` (google-research/bert run_classifier.py)."""
+    excess = max(0, first + second - room)
+    from_longer = min(excess, abs(first - second))
+    first, second = (first - from_longer, second) if first > second else (first, second - from_longer)
+    rest = excess - from_longer
+    return first - rest // 2, second - (rest + 1) // 2
+
+
+def padded_length(longest: int, max_length: int) -> int:
+    """The longest, rounded up to a multiple of MULTIPLE but not above max_length."""
+    return min(max_length, -(-longest // MULTIPLE) * MULTIPLE)
+
+
+def epoch_batches(lengths: Ints, batch_size: int, seed: int, epoch: int) -> list[Ints]:
+    """All rows once, as batches in the order in which epoch `epoch` (from 0) sees them.
+
+    A pure function. Rows are shuffled, cut into pools of POOL_BATCHES batches, sorted inside a pool by their length in
+    steps of MULTIPLE (rows of one step stay shuffled), cut into batches, and the batches are shuffled again.
+    """
+    rows = len(lengths)
+    key = mix(seed, epoch)
+    shuffled = permuted(np.arange(rows), rows, key)
+    batches: list[Ints] = []
+    for start in range(0, rows, POOL_BATCHES * batch_size):
+        pool = shuffled[start : start + POOL_BATCHES * batch_size]
+        pool = pool[np.argsort(-(-lengths[pool] // MULTIPLE), kind="stable")]
+        batches += [pool[at : at + batch_size] for at in range(0, len(pool), batch_size)]
+    order = permuted(np.arange(len(batches)), len(batches), mix(key, len(batches)))
+    return [batches[number] for number in order]
+
+
+def sorted_batches(lengths: Ints, batch_size: int) -> list[Ints]:
+    """All rows once, longest first: for scoring."""
+    order = np.argsort(-lengths, kind="stable")
+    return [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
+
+
+def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_id: int) -> tuple[Any, Any, Any]:
+    """(input_ids int64, token_type_ids int64, attention_mask bool), each [rows, padded length]."""
+    chosen = [examples.input_ids[row] for row in rows]
+    width = padded_length(max(map(len, chosen)), max_length)
+    input_ids = np.full((len(chosen), width), pad_id, np.int64)
+    lengths = np.array([len(ids) for ids in chosen])
+    places = np.arange(width)[None, :]  # [1, width]
+    mask = places < lengths[:, None]
+    input_ids[mask] = np.concatenate(chosen)
+    types = (mask & (places >= examples.second_starts[rows][:, None])).astype(np.int64)
+    return input_ids, types, mask

@@ -1,0 +1,125 @@
+"""`finetuned_T`: the pretrained encoder, fine-tuned on one task with several seeds, run as a process of its own.
+
+The run folder is kept between attempts:
+
+    config.json     what the process reads
+    identity.json   the job that the folder belongs to
+    metrics.jsonl   losses and dev scores: what follows from data and seed; published
+    timing.jsonl    speed, memory, starts; not published
+    runs/           the finished runs, one per network (pretrained, untrained) and seed
+    current/        checkpoints of the run in progress
+    result/         what is published, with a manifest; it is there when everything has finished
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model import checkpoint, launcher, lines
+from model.tasks import NOT_RUN
+from pipeline import atomic
+from pipeline.config import FinetuneConfig
+from pipeline.errors import DataError
+from pipeline.settings import settings
+from pipeline.stage import Stage
+
+STAGE = Stage(
+    name="finetuned",
+    function="model.finetuning:finetune",
+    version="1",
+    sources=(
+        "model/finetune.py",
+        "model/finetuning.py",
+        "model/finetuning_loop.py",
+        "model/classifier.py",
+        "model/examples.py",
+        "model/metrics.py",
+        "model/tfidf.py",
+        "model/bert.py",
+        "model/optimizer.py",
+        "model/order.py",
+        "model/devices/*.py",
+        "pipeline/tokenizer.py",
+    ),
+    deterministic=False,
+    resumable=True,
+)
+
+
+def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> dict[str, Any]:
+    """Fine-tune every seed, or go on with it, in `inputs["run"]`, and copy the result into `out`.
+
+    Reads `task_data`, `pretrained` and `wordpiece_vocab`. Writes model.safetensors and config.json of the seed that is
+    best on dev, scores.json, predictions/{dev,test}-seed-N.parquet and metrics.jsonl. A task without data: not_run.json.
+
+    Raises:
+        DataError: the data can't be read, or does not fit the model.
+        TrainingError: the process failed; what it saved stays in the run folder, and the next attempt goes on there.
+    """
+    missing = inputs["task_data"] / NOT_RUN
+    if missing.exists():
+        shutil.copyfile(missing, out / NOT_RUN)
+        wanted = _read(missing)
+        return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
+    run = inputs["run"]
+    atomic.write_json(
+        run / "config.json",
+        {
+            "config": config.plain(),
+            "task_data": str(inputs["task_data"].resolve()),
+            "pretrained": str(inputs["pretrained"].resolve()),
+            "wordpiece_vocab": str(inputs["wordpiece_vocab"].resolve()),
+            "training": settings().training.plain(),
+        },
+    )
+    result = run / "result"
+    if checkpoint.broken(result):
+        launcher.run("model.finetune", run, total_steps(config, _read(inputs["task_data"] / "task.json")))
+    shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
+    return _statistics(run, _read(result / "scores.json"))
+
+
+def total_steps(config: FinetuneConfig, task: Mapping[str, Any]) -> int:
+    """Steps of all networks and seeds together."""
+    networks = 2 if "untrained" in config.baselines else 1
+    return networks * config.seeds * config.epochs * -(-int(task["counts"]["train"]) // config.batch_size)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+    return value
+
+
+def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:
+    """What a person wants to know; speeds and the device come from timing.jsonl, never from `out`."""
+    timing = lines.read(run / "timing.jsonl")
+    starts = [row for row in timing if "device" in row]
+    speeds = [row for row in timing if "tokens_per_second" in row]
+    metric, baselines = scores["metric"], scores["baselines"]
+    shown: dict[str, Any] = {"title": scores["title"], "metric": metric, "seeds": len(scores["seeds"])}
+    for part in ("dev", "test"):
+        if scores["summary"][part] is not None:
+            shown[f"{part}_{metric}"] = scores["summary"][part][metric]["median"]
+            for name, baseline in baselines.items():
+                found = baseline["summary"][part] if name == "untrained" else baseline[part]
+                shown[f"{part}_{metric}_{name}"] = found[metric]["median"] if name == "untrained" else found[metric]
+    return {
+        **shown,
+        "published_seed": scores["published_seed"],
+        **{f"{part}_examples": count for part, count in scores["sizes"].items()},
+        "truncated_train_examples": scores["truncated"]["train"],
+        "parameters": scores["parameters"],
+        "tokens_per_second": speeds[-1]["tokens_per_second"] if speeds else None,
+        "sequences_per_second": speeds[-1]["sequences_per_second"] if speeds else None,
+        "peak_memory_bytes": max((row["memory_bytes"] for row in speeds), default=None),
+        "device": starts[-1]["device"],
+        "device_name": starts[-1]["device_name"],
+        "threads": starts[-1]["threads"],
+        "resume_count": len(starts) - 1,
+        "dropped": {},
+    }

@@ -1,0 +1,323 @@
+"""Fine-tuning for real, in seconds: a tiny network on texts whose class a word gives away."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from model import checkpoint, examples, finetuning
+from model.bert import BertForPretraining, initialize
+from model.child import Stop
+from model.classifier import Classifier, mean_pool
+from model.finetuning_loop import load_encoder, train
+from model.tasks import EXAMPLES_SCHEMA
+from pipeline import tokenizer
+from pipeline.config import Architecture, FinetuneConfig
+from pipeline.errors import DataError, TrainingError
+from pipeline.stage import ROOT
+
+WORDS = [
+    *("the", "a", "of", "in", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "stone", "water"),
+    *("fire", "is", "was", "near", "far"),
+]
+WET, DRY = ("river", "sea", "water"), ("rock", "sand", "stone")
+ARCHITECTURE = Architecture(layers=1, hidden=32, heads=2, max_positions=32)
+CONFIG = FinetuneConfig(
+    task="places",
+    seeds=2,
+    learning_rate=1e-2,
+    epochs=2,
+    batch_size=16,
+    max_length=12,
+    dropout=0.1,
+    pooling="mean",
+    baselines=("untrained", "tfidf"),
+)
+
+
+def write_task(folder: Path, test_labels: bool = True) -> None:
+    random_ = random.Random(1)
+    plain = [word for word in WORDS if word not in (*WET, *DRY)]
+    for part, count in (("train", 400), ("dev", 30), ("test", 40)):
+        rows = []
+        for number in range(1, count + 1):
+            label = int(random_.random() < 0.6)
+            text = [random_.choice(plain) for _ in range(random_.randint(2, 14))]
+            text.insert(random_.randrange(min(6, len(text))), random_.choice((DRY, WET)[label]))
+            known = label if part != "test" or test_labels else None
+            rows.append({"example_id": f"{part}:{number}", "text_a": " ".join(text), "text_b": None, "label": known})
+        pq.write_table(pa.Table.from_pylist(rows, schema=EXAMPLES_SCHEMA), folder / f"{part}.parquet")
+    counts = {"train": 400, "dev": 30, "test": 40}
+    task = {"title": "Places", "kind": "classification", "metric": "accuracy", "labels": ["dry", "wet"]}
+    (folder / "task.json").write_text(json.dumps({"name": "places", "counts": counts, **task}))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Inputs of the stage: a vocabulary, a network that is trained on nothing, and data."""
+    base = tmp_path_factory.mktemp("inputs")
+    inputs = {name: base / name for name in ("wordpiece_vocab", "pretrained", "task_data")}
+    for folder in inputs.values():
+        folder.mkdir()
+    vocabulary = [*tokenizer.SPECIAL_TOKENS, *WORDS]
+    (inputs["wordpiece_vocab"] / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    text = tokenizer.tokenizer_json(vocabulary, lowercase=True, strip_accents=True)
+    (inputs["wordpiece_vocab"] / "tokenizer.json").write_text(text)
+    network = BertForPretraining(ARCHITECTURE, len(vocabulary), "nsp")
+    initialize(network, 7)
+    checkpoint.save_tensors(network.state_dict(), inputs["pretrained"] / "model.safetensors")
+    described = {"architecture": ARCHITECTURE.plain(), "vocabulary_size": len(vocabulary), "sentence_task": "nsp"}
+    (inputs["pretrained"] / "config.json").write_text(json.dumps(described))
+    write_task(inputs["task_data"])
+    return inputs
+
+
+@pytest.fixture(autouse=True)
+def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    path = tmp_path / "settings.yaml"
+    path.write_text("training: {device: cpu, threads: 1}\n")
+    monkeypatch.setenv("BERT_SETTINGS", str(path))
+
+
+def run_stage(made: dict[str, Path], folder: Path, config: FinetuneConfig = CONFIG) -> tuple[dict[str, Any], Path]:
+    run, out = folder / "run", folder / "out"
+    run.mkdir(parents=True, exist_ok=True)
+    out.mkdir()
+    return finetuning.finetune({**made, "run": run}, config, out), out
+
+
+def run_folder(made: dict[str, Path], folder: Path, config: FinetuneConfig = CONFIG) -> Path:
+    """A run folder as the stage makes it, for the process without the stage."""
+    run = folder / "run"
+    run.mkdir()
+    inputs = {name: str(folder) for name, folder in made.items()}
+    plain = {
+        "config": config.plain(),
+        "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": 0.05},
+        **inputs,
+    }
+    (run / "config.json").write_text(json.dumps(plain))
+    return run
+
+
+@pytest.fixture(scope="module")
+def undisturbed(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    base = tmp_path_factory.mktemp("undisturbed")
+    calm = base / "settings.yaml"
+    calm.write_text("training: {device: cpu, threads: 1}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERT_SETTINGS", str(calm))
+        return run_stage(made, base)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_it_learns_and_publishes_what_the_contract_says(undisturbed: tuple[dict[str, Any], Path]) -> None:
+    statistics, out = undisturbed
+    names = {f"predictions/{part}-seed-{seed}.parquet" for part in ("dev", "test") for seed in (42, 43)}
+    assert set(content(out)) == {"model.safetensors", "config.json", "scores.json", "metrics.jsonl", *names}
+    scores = json.loads((out / "scores.json").read_text())
+    assert [run["seed"] for run in scores["seeds"]] == [42, 43]
+    assert scores["summary"]["test"]["accuracy"]["median"] >= 0.9  # one word decides
+    assert scores["sizes"] == {"train": 400, "dev": 30, "test": 40}
+    assert statistics["test_accuracy"] == scores["summary"]["test"]["accuracy"]["median"]
+    assert statistics["resume_count"] == 0
+    assert set(scores["baselines"]) == {"untrained", "tfidf", "majority"}
+    assert [run["seed"] for run in scores["baselines"]["untrained"]["seeds"]] == [42, 43]
+    assert scores["baselines"]["tfidf"]["test"]["accuracy"] == 1.0
+    for run in scores["seeds"]:
+        epochs = run["epochs"]
+        assert [epoch["epoch"] for epoch in epochs] == [1, 2]
+        assert run["dev"] == max((e["dev"] for e in epochs), key=lambda dev: (dev["accuracy"], -dev["cross_entropy"]))
+        assert epochs[1]["train_loss"] < epochs[0]["train_loss"]
+
+
+def test_predictions_give_the_scores_and_the_published_weights_give_the_predictions(
+    undisturbed: tuple[dict[str, Any], Path], made: dict[str, Path]
+) -> None:
+    _, out = undisturbed
+    scores = json.loads((out / "scores.json").read_text())
+    majority = pl.read_parquet(made["task_data"] / "train.parquet")["label"].mode().item()
+    truth = pl.read_parquet(made["task_data"] / "test.parquet")["label"]
+    assert scores["baselines"]["majority"]["test"]["accuracy"] == (truth == majority).mean()
+    for run in scores["seeds"]:
+        frame = pl.read_parquet(out / "predictions" / f"test-seed-{run['seed']}.parquet")
+        assert frame.columns == ["example_id", "label", "prediction", "p_dry", "p_wet"]
+        assert frame["example_id"].to_list() == [f"test:{n}" for n in range(1, 41)]
+        assert (frame["label"] == frame["prediction"]).mean() == run["test"]["accuracy"]
+        assert np.allclose(frame["p_dry"] + frame["p_wet"], 1, atol=1e-6)
+    counts = np.array(scores["confusion"]["counts"])
+    best = next(run for run in scores["seeds"] if run["seed"] == scores["published_seed"])
+    assert counts.trace() / counts.sum() == best["test"]["accuracy"]
+
+    described = json.loads((out / "config.json").read_text())
+    model = Classifier(
+        Architecture(**described["architecture"]),
+        described["vocabulary_size"],
+        len(described["labels"]),
+        described["pooling"],
+    )
+    model.load_state_dict(checkpoint.load_tensors(out / "model.safetensors"))
+    words = tokenizer.load(made["wordpiece_vocab"])
+    part = examples.read_examples(made["task_data"] / "test.parquet", words, described["max_length"])
+    with torch.no_grad():
+        inputs = [torch.from_numpy(a) for a in examples.padded(part, np.arange(40), 12, words.pad_id)]
+        probabilities = model.eval()(*inputs).softmax(1)
+    frame = pl.read_parquet(out / "predictions" / f"test-seed-{best['seed']}.parquet")
+    assert np.allclose(frame["p_wet"], probabilities[:, 1], atol=1e-5)
+
+
+def test_killed_again_and_again_it_gives_the_same_bytes(
+    made: dict[str, Path], undisturbed: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    run = run_folder(made, tmp_path)
+    kills = 0
+    for kind, marks in ((signal.SIGKILL, "current/pretrained-42/step-*"), (signal.SIGTERM, "runs/pretrained-43")):
+        process = subprocess.Popen([sys.executable, "-m", "model.finetune", str(run)], cwd=ROOT, stderr=subprocess.PIPE)
+        while process.poll() is None and not list(run.glob(marks)):
+            time.sleep(0.002)
+        if process.poll() is None:
+            os.kill(process.pid, kind)
+            kills += 1
+        process.communicate()
+    assert kills == 2
+    assert checkpoint.broken(run / "result")  # it was not finished yet
+    statistics, out = run_stage(made, tmp_path)
+    assert statistics["resume_count"] == 2
+    assert content(out) == content(undisturbed[1])
+    assert not (run / "runs").exists()
+
+
+def test_a_folder_of_another_job_is_refused(made: dict[str, Path], tmp_path: Path) -> None:
+    run = run_folder(made, tmp_path)
+    (run / "identity.json").write_text(json.dumps({"identity": {"seeds": 9}, "place": {}}))
+    with pytest.raises(TrainingError, match="belongs to another job"):
+        train(run, Stop())
+
+
+def test_one_seed_without_baselines_and_without_test_labels(made: dict[str, Path], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_task(data, test_labels=False)
+    config = CONFIG.model_copy(update={"seeds": 1, "epochs": 1, "baselines": (), "pooling": "cls"})
+    run = run_folder({**made, "task_data": data}, tmp_path, config)
+    assert train(run, Stop())
+    out = tmp_path / "out"
+    out.mkdir()
+    statistics = finetuning.finetune({**made, "task_data": data, "run": run}, config, out)  # only takes the result
+    assert statistics["resume_count"] == 0
+    scores = json.loads((out / "scores.json").read_text())
+    assert scores["summary"]["test"] is scores["seeds"][0]["test"] is scores["baselines"]["majority"]["test"] is None
+    assert scores["confusion"]["part"] == "dev"
+    assert set(scores["baselines"]) == {"majority"}
+    assert "test_accuracy" not in statistics
+    frame = pl.read_parquet(out / "predictions" / "test-seed-42.parquet")
+    assert frame["label"].null_count() == 40
+    assert frame["prediction"].null_count() == 0
+
+
+def test_a_task_without_data_is_handed_on(made: dict[str, Path], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "not_run.json").write_text(
+        '{"task": "cola", "title": "CoLA", "why": "none", "wants": ["train: train.tsv"]}'
+    )
+    statistics, out = run_stage({**made, "task_data": data}, tmp_path)
+    assert content(out) == {"not_run.json": (data / "not_run.json").read_bytes()}
+    assert statistics["not_run"] == "none"
+
+
+def test_a_vocabulary_of_another_model_is_named(made: dict[str, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    described = {"architecture": ARCHITECTURE.plain(), "vocabulary_size": 30522, "sentence_task": "nsp"}
+    (other / "config.json").write_text(json.dumps(described))
+    with pytest.raises(DataError, match="knows 30522 tokens, the vocabulary has 25"):
+        train(run_folder({**made, "pretrained": other}, tmp_path), Stop())
+
+
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_encoder_is_the_pretrained_one_and_the_head_follows_from_the_seed(made: dict[str, Path]) -> None:
+    first, second = (Classifier(ARCHITECTURE, 25, 3, "cls") for _ in range(2))
+    initialize(first, 1)
+    initialize(second, 1)
+    load_encoder(second, made["pretrained"])
+    stored = checkpoint.load_tensors(made["pretrained"] / "model.safetensors")
+    for name, value in second.encoder.state_dict().items():
+        assert torch.equal(value, stored[f"encoder.{name}"])
+    assert torch.equal(first.head.weight, second.head.weight)
+    with pytest.raises(DataError, match=r"model\.safetensors does not fit its config\.json"):
+        load_encoder(Classifier(ARCHITECTURE, 26, 3, "cls"), made["pretrained"])
+
+
+def test_mean_pooling_leaves_padding_out() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [100.0, 100.0]]])
+    assert mean_pool(hidden, torch.tensor([[True, True, False]])).tolist() == [[2.0, 4.0]]
+
+
+def test_pair_lengths_are_those_of_the_original_loop() -> None:
+    def original(first: int, second: int, room: int) -> tuple[int, int]:
+        while first + second > room:
+            if first > second:
+                first -= 1
+            else:
+                second -= 1
+        return first, second
+
+    for first in range(13):
+        for second in range(13):
+            for room in range(20):
+                assert examples.pair_lengths(first, second, room) == original(first, second, room)
+
+
+def test_pairs_and_long_texts_as_ids(made: dict[str, Path], tmp_path: Path) -> None:
+    words = tokenizer.load(made["wordpiece_vocab"])
+    rows = [
+        {"example_id": "a", "text_a": "the river", "text_b": "a rock of sand", "label": 1},
+        {"example_id": "b", "text_a": "the " * 20, "text_b": None, "label": None},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=EXAMPLES_SCHEMA), tmp_path / "x.parquet")
+    part = examples.read_examples(tmp_path / "x.parquet", words, 8)
+    assert words.tokens(part.input_ids[0]) == ["[CLS]", "the", "river", "[SEP]", "a", "rock", "of", "[SEP]"]
+    assert words.tokens(part.input_ids[1]) == ["[CLS]", *["the"] * 6, "[SEP]"]
+    assert part.texts == ("the river a rock of sand", "the " * 20)
+    assert part.truncated == 2
+    assert part.labels.tolist() == [1, examples.UNKNOWN]
+    _, types, mask = examples.padded(part, [0, 1], 8, words.pad_id)
+    assert types.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8]
+    assert mask.all()
+
+
+def test_batches_hold_every_row_once_follow_from_seed_and_epoch_and_waste_little() -> None:
+    lengths = np.random.default_rng(0).integers(5, 129, 1003)
+    first = examples.epoch_batches(lengths, 32, seed=1, epoch=0)
+    assert sorted(np.concatenate(first).tolist()) == list(range(1003))
+    assert {len(batch) for batch in first} == {32, 1003 % 32}
+    again = examples.epoch_batches(lengths, 32, seed=1, epoch=0)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    for seed, epoch in ((1, 1), (2, 0)):
+        other = examples.epoch_batches(lengths, 32, seed, epoch)
+        assert not np.array_equal(np.concatenate(first), np.concatenate(other))
+    widths = [examples.padded_length(int(lengths[batch].max()), 128) for batch in first]
+    padded = sum(width * len(batch) for width, batch in zip(widths, first, strict=True))
+    assert all(width % 8 == 0 for width in widths)
+    assert lengths.sum() / padded > 0.9  # in random order it would be about 0.52
+    # the batches are shuffled too: long and short ones are mixed
+    assert abs(np.corrcoef(np.arange(len(widths)), widths)[0, 1]) < 0.5
