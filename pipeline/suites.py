@@ -329,6 +329,13 @@ SUITES: Mapping[str, Suite] = {
                 2,
                 "warning",
             ),
+            _above_zero(
+                "beats_majority",
+                "The median dev score is above that of always the most frequent label.",
+                "dev_gain",
+                "dev_score",
+                "majority_score",
+            ),
         )
     ),
     "contamination": Suite(

@@ -52,24 +52,32 @@ def _wanted(config: TaskDataConfig) -> tuple[str, ...]:
 
 def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`finetuned_T` with data; without, the folder holds not_run.json and is not measured."""
-    complete = 0
+    sound = 0
     distinct = []
-    lengths: dict[str, set[int]] = {}
-    for seed in range(config.seed, config.seed + config.seeds):
-        for part in ("dev", "test"):
+    lengths: dict[str, set[int]] = {"dev": set(), "test": set()}
+    for part, found in lengths.items():
+        for seed in range(config.seed, config.seed + config.seeds):
             file = folder / "predictions" / f"{part}-seed-{seed}.parquet"
             if file.exists():
                 predictions = pl.read_parquet(file, columns=["example_id", "prediction"])
-                complete += predictions["prediction"].null_count() == 0 and len(predictions) > 0
-                lengths.setdefault(part, set()).add(len(predictions))
-                distinct.append(predictions["prediction"].n_unique())
-    unequal = sum(len(found) - 1 for found in lengths.values())
+                found.add(len(predictions))
+                if len(predictions) or part == "test":  # a task may have no test part
+                    sound += predictions["prediction"].null_count() == 0
+                if len(predictions):
+                    distinct.append(predictions["prediction"].n_unique())
+    unequal = sum(max(0, len(found) - 1) for found in lengths.values())
+    scores = read_json(folder / "scores.json")
+    metric = scores["metric"]
+    dev, majority = scores["summary"]["dev"][metric]["median"], scores["baselines"]["majority"]["dev"][metric]
     return {
         "data_present": 1,
-        "seeds_missing": 2 * config.seeds - complete + unequal,
-        "infinite_scores": infinite_numbers(read_json(folder / "scores.json")),
+        "seeds_missing": 2 * config.seeds - sound + unequal,
+        "infinite_scores": infinite_numbers(scores),
         "infinite_weights": infinite_weights(folder / "model.safetensors"),
         "distinct_predictions": min(distinct, default=0),
+        "dev_score": dev,
+        "majority_score": majority,
+        "dev_gain": dev - majority,
     }
 
 

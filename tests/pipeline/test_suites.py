@@ -184,9 +184,15 @@ def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "predictions").mkdir()
     for part in ("dev", "test"):
         for seed in (42, 43):
-            rows = [{"example_id": str(i), "label": i % 2, "prediction": i % 2} for i in range(4)]
+            rows = [{"example_id": str(i), "label": "yes", "prediction": ("no", "yes")[i % 2]} for i in range(4)]
             pq.write_table(pa.Table.from_pylist(rows), folder / "predictions" / f"{part}-seed-{seed}.parquet")
-    (folder / "scores.json").write_text('{"seeds": [{"accuracy": 0.9}, {"accuracy": 0.8}]}')
+    scores = {
+        "metric": "accuracy",
+        "seeds": [{"accuracy": 0.9}, {"accuracy": 0.8}],
+        "summary": {"dev": {"accuracy": {"median": 0.85}}},
+        "baselines": {"majority": {"dev": {"accuracy": 0.5}}},
+    }
+    (folder / "scores.json").write_text(json.dumps(scores))
     save_file({"a": np.ones(3, np.float32)}, folder / "model.safetensors")
     return FinetuneConfig(task="mine", seeds=2), {}
 
@@ -421,9 +427,10 @@ POISON: dict[str, dict[str, Poison]] = {
     "finetuned": {
         "data_present": written("not_run.json", "{}"),
         "seeds_complete": removed("predictions/test-seed-43.parquet"),
-        "scores_finite": replaced("scores.json", "0.8", "NaN"),
+        "scores_finite": replaced("scores.json", "0.8}", "NaN}"),
         "weights_finite": weights(float("nan")),
-        "predictions_vary": every("predictions/dev-seed-43.parquet", prediction=1),
+        "beats_majority": replaced("scores.json", "0.5", "0.85"),
+        "predictions_vary": every("predictions/dev-seed-43.parquet", prediction="yes"),
     },
     "contamination": {
         "has_documents": replaced("contamination.json", '"documents": 9', '"documents": 0'),
@@ -549,6 +556,14 @@ def test_a_task_of_ones_own_need_not_have_a_test_part(tmp_path: Path) -> None:
         define = {"files": {"train": {"path": "a.csv"}}, **own}
         config = TaskDataConfig.model_validate({"task": "mine", "define": define})
         assert ("has_examples" in failed("task_data", tmp_path, config, statistics)) == missing
+
+
+def test_predictions_of_an_empty_test_part_are_complete(tmp_path: Path) -> None:
+    config, statistics = good_finetuned(tmp_path)
+    emptied(*(f"predictions/test-seed-{seed}.parquet" for seed in (42, 43)))(tmp_path, statistics)
+    assert failed("finetuned", tmp_path, config, statistics) == {}
+    emptied("predictions/dev-seed-42.parquet")(tmp_path, statistics)
+    assert set(failed("finetuned", tmp_path, config, statistics)) == {"seeds_complete"}
 
 
 def test_not_run_passes_all_but_the_warning_that_there_is_no_data(tmp_path: Path) -> None:
