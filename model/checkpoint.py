@@ -162,7 +162,7 @@ def broken(folder: Path) -> str | None:
             if _sha256(folder / name) != entry["sha256"]:
                 return f"{name} does not match its SHA-256"
     except (OSError, KeyError, TypeError, AttributeError) as error:
-        return f"a file is missing or not listed: {error!r}"
+        return f"its files are not those of {MANIFEST}: {error}"
     return None
 
 

@@ -131,7 +131,8 @@ class _Run:
     """One process's part of a run."""
 
     def __init__(self, folder: Path, job: Job, stop: Stop) -> None:
-        self.started = time.monotonic()
+        self.started = self.measured = time.monotonic()
+        self.measured_tokens = 0
         self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
         config = job.config
         self.train_shards = read_shards(job.shards / "train")
@@ -165,28 +166,34 @@ class _Run:
         self._announce(found)
 
     def to_the_end(self) -> bool:
+        """Train; True when the run is finished, False when it was asked to stop and has saved."""
+        try:
+            self._train()
+            self._save()
+            self._time(now=True)
+            finished = self.state.step == self.config.steps == self.state.evaluated
+            if finished:
+                self._publish()
+        finally:
+            self.metrics.close()
+            self.timing.close()
+        return finished
+
+    def _train(self) -> None:
         config, state = self.config, self.state
         saved = time.monotonic()
         self.measured, self.measured_tokens = saved, 0
         while True:
             due = state.step == config.steps or state.step % config.evaluate_every == 0
             if due and state.step > state.evaluated and not self._evaluate():
-                break  # asked to stop: the evaluation begins anew after the resume
+                return  # asked to stop: the evaluation begins anew after the resume
             if state.step == config.steps or self.stop.asked:
-                break
+                return
             if time.monotonic() - saved >= self.job.training.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
             self._step()
             self._time()
-        self._save()
-        self._time(now=True)
-        finished = state.step == config.steps == state.evaluated
-        if finished:
-            self._publish()
-        self.metrics.close()
-        self.timing.close()
-        return finished
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -250,6 +257,7 @@ class _Run:
 
     def _evaluate(self) -> bool:
         """Add a row of held-out scores; False: asked to stop on the way, nothing added."""
+        self._time(now=True)
         scores = self._scores()
         if scores is None:
             return False

@@ -64,7 +64,7 @@ def batch_of(architecture: Architecture, seed: int = 3) -> dict[str, torch.Tenso
     """Three rows of unequal length; the masked words of row 0 are at 2 and 5, of row 1 at 1, of row 2 at 3 and 7."""
     random = torch.Generator().manual_seed(seed)
     size = 12
-    ids = torch.randint(0, VOCABULARY, (3, size), generator=random)
+    ids = torch.randint(1, VOCABULARY, (3, size), generator=random)  # 0 is padding, and gets no gradient there
     mask = torch.arange(size)[None] < torch.tensor([[12], [6], [9]])
     types = (torch.arange(size)[None] >= torch.tensor([[7], [3], [5]])).long()
     return {
@@ -179,7 +179,7 @@ def test_fifty_steps_of_training_give_the_losses_of_transformers_and_torch() -> 
         torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)  # by norm + 1e-6
         their_optimizer.step()
         their_optimizer.zero_grad()
-        assert our_loss.item() == pytest.approx(their_loss.item(), abs=1e-4), step
+        assert our_loss.item() == pytest.approx(their_loss.item(), abs=1e-6), step
 
 
 def test_initial_weights() -> None:

@@ -1,0 +1,386 @@
+"""Pretraining: learns, never loses or repeats a step, refuses what does not fit."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model import checkpoint, lines
+from model.bert import BertForPretraining, initialize
+from model.child import Stop
+from model.optimizer import learning_rate
+from model.pretraining import pretrain
+from model.pretraining_loop import baselines, train
+from pipeline import atomic
+from pipeline.config import PretrainConfig
+from pipeline.errors import DataError, TrainingError
+from pipeline.shard_schema import read_shards
+from pipeline.stage import ROOT
+from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_rows, write_shards, write_vocabulary
+
+RESULT = [
+    "config.json",
+    "held_out.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "optimizer.json",
+    "optimizer.safetensors",
+]
+
+
+def config_of(**changes: Any) -> PretrainConfig:
+    plain = {
+        "architecture": ARCHITECTURE,
+        "sequence_length": 16,
+        "steps": 48,
+        "schedule_steps": 48,
+        "warmup_steps": 5,
+        "batch_size": 6,
+        "learning_rate": 0.01,
+        "max_predictions_per_seq": 3,
+        "log_every": 7,
+        "evaluate_every": 20,
+    }
+    return PretrainConfig.model_validate(plain | changes)
+
+
+def job(folder: Path, shards: Path, config: PretrainConfig, previous: Path | None = None, seconds: float = 60) -> Path:
+    folder.mkdir(exist_ok=True)
+    atomic.write_json(
+        folder / "config.json",
+        {
+            "config": config.plain(),
+            "vocabulary_size": len(VOCABULARY),
+            "shards": str(shards),
+            "previous": None if previous is None else str(previous),
+            "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": seconds},
+        },
+    )
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+class StopAt(Stop):
+    """Asks to stop at the n-th time that the loop looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    @property
+    def asked(self) -> bool:  # type: ignore[override]
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("shards"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
+    """A run without interruption."""
+    folder = job(tmp_path_factory.mktemp("whole"), shards, config_of())
+    assert train(folder, Stop())
+    return folder
+
+
+def test_what_a_run_leaves(whole: Path) -> None:
+    result = whole / "result"
+    assert sorted(set(files(result)) - {"manifest.json"}) == RESULT
+    rows = lines.read(result / "metrics.jsonl")
+    trained = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in trained] == [7, 14, 21, 28, 35, 42, 48]
+    assert [row["step"] for row in rows if "held_out" in row] == [20, 40, 48]
+    for row in trained:
+        assert row["loss"] == pytest.approx(row["mlm_loss"] + row["nsp_loss"], rel=1e-4)
+        assert row["learning_rate"] == pytest.approx(learning_rate(row["step"] - 1, 0.01, 5, 48), rel=1e-5)
+        assert 0 <= row["padding_share"] < 0.5 and row["gradient_norm"] > 0 and row["skipped_steps"] == 0
+    # untrained: about ln 20 + ln 2; at the end better than who knows only how frequent each of the 15 words is
+    assert trained[0]["loss"] == pytest.approx(math.log(20) + math.log(2), abs=0.5)
+    assert trained[-1]["mlm_loss"] < math.log(15)
+    scores = json.loads((result / "held_out.json").read_text())
+    assert {name: scores[name] for name in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")} == rows[-1][
+        "held_out"
+    ]
+    assert (scores["step"], scores["sequences"]) == (48, 12)
+    assert json.loads((result / "optimizer.json").read_text()) == {"step": 48, "updates": 48}
+    described = json.loads((result / "config.json").read_text())
+    assert described["vocabulary_size"] == len(VOCABULARY) and described["architecture"]["hidden"] == 16
+    text = b"".join(data for name, data in files(result).items() if name.endswith(("json", "jsonl")))
+    assert str(whole).encode() not in text and b"second" not in text
+
+
+def test_held_out_scores_are_those_of_the_published_weights(whole: Path, shards: Path) -> None:
+    """Computed row by row and unpadded, unlike the loop."""
+    model = BertForPretraining(ARCHITECTURE, len(VOCABULARY), "nsp")
+    model.load_state_dict(checkpoint.load_tensors(whole / "result" / "model.safetensors"))
+    model.eval()
+    held_out, right, losses, pairs = read_shards(shards / "held_out"), 0, [], []
+    for i in range(len(held_out)):
+        row = held_out.row(i)
+        ids = torch.from_numpy(row.input_ids.astype(np.int64))[None]
+        types = (torch.arange(ids.shape[1]) >= row.token_type_start).long()[None]
+        positions = torch.tensor([[0, *row.masked_positions.tolist()]])
+        places = torch.arange(1, positions.shape[1])
+        with torch.inference_mode():
+            words, sentences = model(ids, types, torch.ones_like(ids, dtype=torch.bool), positions, places)
+        targets = torch.from_numpy(row.masked_ids.astype(np.int64))
+        losses += (-words.log_softmax(1)[torch.arange(len(targets)), targets]).tolist()
+        right += int((words.argmax(1) == targets).sum())
+        pairs.append(-sentences.log_softmax(1)[0, row.label].item())
+    scores = json.loads((whole / "result" / "held_out.json").read_text())
+    assert scores["masked_words"] == len(losses)
+    assert scores["mlm_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert scores["mlm_accuracy"] == pytest.approx(right / len(losses), rel=1e-5)
+    assert scores["nsp_loss"] == pytest.approx(np.mean(pairs), rel=1e-4)
+
+
+def test_baselines_by_hand(tmp_path: Path) -> None:
+    def row(ids: list[int], label: int) -> dict[str, Any]:
+        positions = list(range(1, len(ids) + 1))
+        return {"input_ids": [2, *ids], "token_type_start": 1, "masked_lm_positions": positions, "masked_lm_ids": ids,
+                "next_sentence_label": label, "documents": ["d"]}  # fmt: skip
+
+    train_rows = [row([7, 7, 9], 1), row([7, 8], 1), row([9], 0)]
+    held_out = [row([7, 9, 9, 7], 1), row([7], 0), row([9, 9], 1)]
+    seen = read_shards(write_rows(tmp_path / "train", train_rows, 20))
+    guesses = baselines(seen, read_shards(write_rows(tmp_path / "held_out", held_out, 20)), 3)
+    # 7 is most frequent in training: 3 of 7 held-out words; label 1: 2 of 3
+    assert guesses == {
+        "most_frequent_token_id": 7,
+        "most_frequent_token_accuracy": pytest.approx(3 / 7, rel=1e-5),
+        "nsp_majority_accuracy": pytest.approx(2 / 3, rel=1e-5),
+    }
+    first_row = baselines(seen, read_shards(tmp_path / "held_out"), 1)
+    assert first_row["most_frequent_token_accuracy"] == 0.5
+
+
+def test_equal_jobs_give_equal_bytes_and_another_seed_does_not(tmp_path: Path, shards: Path, whole: Path) -> None:
+    again = job(tmp_path / "again", shards, config_of())
+    torch.manual_seed(99)
+    np.random.seed(99)
+    assert train(again, Stop())
+    assert files(again / "result") == files(whole / "result")
+    other = job(tmp_path / "other", shards, config_of(seed=2))
+    assert train(other, Stop())
+    assert files(other / "result")["model.safetensors"] != files(whole / "result")["model.safetensors"]
+
+
+@pytest.mark.parametrize("looks", [0, 1, 5, 7, 10, 14, 20, 21, 22, 23, 40, 47, 50, 53])
+def test_stopping_and_going_on_gives_the_bytes_of_one_run(
+    tmp_path: Path, shards: Path, whole: Path, looks: int
+) -> None:
+    """Cuts at the start, at an epoch's edge (6⅔ steps), in warm-up, in each evaluation (2 batches), at the last step."""
+    folder = job(tmp_path / "run", shards, config_of())
+    assert not train(folder, StopAt(looks))
+    assert not (folder / "result").exists() and len(checkpoint.steps(folder / "checkpoints")) == 1
+    assert train(folder, Stop())
+    assert files(folder / "result") == files(whole / "result")
+
+
+def test_many_stops_in_one_run(tmp_path: Path, shards: Path, whole: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    stops = 0
+    while not train(folder, StopAt(4)):
+        stops += 1
+    assert stops > 10
+    assert files(folder / "result") == files(whole / "result")
+    assert sum("device" in row for row in lines.read(folder / "timing.jsonl")) == stops + 1
+
+
+def test_killed_processes_give_the_bytes_of_one_run(tmp_path: Path, shards: Path) -> None:
+    """kill −9, at several points, before and after the first checkpoint; then to the end."""
+    config = config_of(steps=150, schedule_steps=150, log_every=3, evaluate_every=40)
+    reference = job(tmp_path / "whole", shards, config)
+    assert train(reference, Stop())
+    folder = job(tmp_path / "run", shards, config, seconds=0.1)
+    metrics = folder / "metrics.jsonl"
+    for rows in (1, 20, 40):
+        process = subprocess.Popen([sys.executable, "-m", "model.pretrain", str(folder)], cwd=ROOT)
+        deadline = time.monotonic() + 60
+        while len(lines.read(metrics)) < rows:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        with metrics.open("ab") as torn:
+            torn.write(b'{"step": ')  # as a power cut leaves it
+    assert checkpoint.steps(folder / "checkpoints")
+    assert train(folder, Stop())
+    assert files(folder / "result") == files(reference / "result")
+    steps = [row["step"] for row in lines.read(folder / "result" / "metrics.jsonl") if "loss" in row]
+    assert steps == list(range(3, 151, 3))
+
+
+def test_sigterm_saves_and_exits_143(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of(steps=1_000_000, schedule_steps=1_000_000))
+    process = subprocess.Popen([sys.executable, "-m", "model.pretrain", str(folder)], cwd=ROOT)
+    while not lines.read(folder / "metrics.jsonl"):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    saved = checkpoint.newest(folder / "checkpoints")
+    assert saved is not None and saved.step >= 7
+
+
+def test_a_broken_newest_checkpoint_costs_the_steps_since_the_one_before(
+    tmp_path: Path, shards: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    train(folder, StopAt(12))
+    train(folder, StopAt(20))
+    newest = checkpoint.steps(folder / "checkpoints")[0]
+    (newest / "model.safetensors").write_bytes(b"")
+    assert train(folder, Stop())
+    assert "is set aside" in capsys.readouterr().err
+    assert files(folder / "result") == files(whole / "result")
+
+
+def test_a_finished_run_is_not_trained_again_and_a_broken_result_is_made_anew(
+    tmp_path: Path, shards: Path, whole: Path
+) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    train(folder, Stop())
+    before = (folder / "timing.jsonl").read_bytes()
+    assert train(folder, Stop())
+    assert (folder / "timing.jsonl").read_bytes() == before
+    (folder / "result" / "held_out.json").write_text("{}")
+    assert train(folder, Stop())
+    assert files(folder / "result") == files(whole / "result")
+
+
+def test_another_recipe_in_the_same_folder_is_refused_with_the_difference(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    train(folder, StopAt(9))
+    job(folder, shards, config_of(batch_size=12))
+    with pytest.raises(TrainingError, match="batch_size 6 → 12"):
+        train(folder, Stop())
+
+
+def test_the_second_phase_goes_on_with_weights_optimizer_and_schedule(
+    tmp_path: Path, shards: Path, whole: Path
+) -> None:
+    first = job(tmp_path / "first", shards, config_of(steps=30))
+    assert train(first, Stop())
+    second = job(tmp_path / "second", shards, config_of(steps=18, first_step=30, sequence_length=32), first / "result")
+    assert train(second, Stop())
+    rows = [row for row in lines.read(second / "result" / "metrics.jsonl") if "loss" in row]
+    assert [row["step"] for row in rows] == [7, 14, 18]
+    assert rows[0]["learning_rate"] == pytest.approx(0.01 * (1 - 36 / 48), rel=1e-5)
+    before = lines.read(first / "result" / "metrics.jsonl")
+    assert rows[0]["mlm_loss"] < before[0]["mlm_loss"] - 0.2
+    assert json.loads((second / "result" / "optimizer.json").read_text()) == {"step": 48, "updates": 48}
+    moments = checkpoint.load_tensors(second / "result" / "optimizer.safetensors")
+    assert all(torch.isfinite(moment).all() for moment in moments.values())
+    # a first step without the first phase's moments would differ: cut at step 0 and look what was taken over
+    third = job(tmp_path / "third", shards, config_of(steps=18, first_step=30, sequence_length=32), first / "result")
+    assert not train(third, StopAt(0))
+    start = checkpoint.newest(third / "checkpoints")
+    assert start is not None and start.step == 0
+    for name in ("model", "optimizer"):
+        published = checkpoint.load_tensors(first / "result" / f"{name}.safetensors")
+        assert all(torch.equal(tensor, published[key]) for key, tensor in start.tensors(name).items())
+    assert train(third, Stop())
+    assert files(third / "result") == files(second / "result")
+
+
+def test_the_phase_before_must_be_of_the_same_model(tmp_path: Path, shards: Path, whole: Path) -> None:
+    other = ARCHITECTURE.model_copy(update={"layers": 1})
+    folder = job(tmp_path / "run", shards, config_of(architecture=other), whole / "result")
+    with pytest.raises(DataError, match="the phase before trained another model: architecture"):
+        train(folder, Stop())
+
+
+def test_first_weights_are_those_of_initialize(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of(seed=31))
+    train(folder, StopAt(0))
+    start = checkpoint.newest(folder / "checkpoints")
+    model = BertForPretraining(ARCHITECTURE, len(VOCABULARY), "nsp")
+    initialize(model, 31)
+    assert start is not None
+    saved: Mapping[str, torch.Tensor] = start.tensors("model")
+    assert all(torch.equal(saved[name], value) for name, value in model.state_dict().items())
+
+
+def test_gradients_that_stay_infinite_end_the_run_and_poison_no_checkpoint(tmp_path: Path, shards: Path) -> None:
+    config = config_of(learning_rate=1e30, warmup_steps=0, log_every=1)
+    folder = job(tmp_path / "run", shards, config, seconds=1e-9)
+    with pytest.raises(TrainingError, match="10 steps in a row") as failed:
+        train(folder, Stop())
+    assert "Lower learning_rate" in failed.value.todo
+    rows = lines.read(folder / "metrics.jsonl")
+    assert rows[-1]["skipped_steps"] > 0 and "loss" not in rows[-1]
+    assert all(math.isfinite(row["loss"]) for row in rows if "loss" in row)
+    saved = checkpoint.newest(folder / "checkpoints")
+    assert saved is not None and saved.state["progress"]["skipped_in_a_row"] == 0
+    assert all(torch.isfinite(weight).all() for weight in saved.tensors("model").values())
+
+
+def test_without_sentence_task(tmp_path: Path) -> None:
+    shards = write_shards(tmp_path / "shards", sentence_task="none")
+    folder = job(tmp_path / "run", shards, config_of(sentence_task="none"))
+    assert train(folder, Stop())
+    row = lines.read(folder / "result" / "metrics.jsonl")[0]
+    assert row["nsp_loss"] is None and row["loss"] == row["mlm_loss"]
+    scores = json.loads((folder / "result" / "held_out.json").read_text())
+    assert scores["nsp_accuracy"] is None and scores["baselines"]["nsp_majority_accuracy"] is None
+
+
+def test_bf16_trains(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of(precision="bf16"))
+    assert train(folder, Stop())
+    rows = [row for row in lines.read(folder / "result" / "metrics.jsonl") if "loss" in row]
+    assert rows[-1]["mlm_loss"] < math.log(15)
+
+
+def test_shards_of_another_vocabulary_are_refused(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    plain = json.loads((folder / "config.json").read_text())
+    atomic.write_json(folder / "config.json", plain | {"vocabulary_size": 10})
+    with pytest.raises(DataError, match="the vocabulary has 10 tokens"):
+        train(folder, Stop())
+
+
+@pytest.fixture
+def settings_of_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("training: {device: cpu, threads: 1}\n")
+    monkeypatch.setenv("BERT_SETTINGS", str(path))
+
+
+def test_the_stage(tmp_path: Path, shards: Path, whole: Path, settings_of_one_thread: None) -> None:
+    run, out, again = tmp_path / "run", tmp_path / "out", tmp_path / "again"
+    for folder in (run, out, again):
+        folder.mkdir()
+    inputs = {
+        "pretraining_shards": shards,
+        "wordpiece_vocab": write_vocabulary(tmp_path / "vocabulary"),
+        "run": run,
+    }
+    statistics = pretrain(inputs, config_of(), out)
+    assert sorted(files(out)) == RESULT
+    assert files(out) == {name: data for name, data in files(whole / "result").items() if name != "manifest.json"}
+    assert json.loads(json.dumps(statistics)) == statistics
+    assert (statistics["steps"], statistics["sequences"], statistics["epochs"]) == (48, 288, pytest.approx(288 / 40))
+    assert statistics["resume_count"] == 0 and statistics["device"] == "cpu" and statistics["threads"] == 1
+    assert statistics["held_out"] == json.loads((out / "held_out.json").read_text())
+    assert statistics["accelerator_hours"] > 0 and statistics["tokens_per_second"] > 0
+    # the process that publishes was killed after the training: its result is taken, nothing is trained again
+    before = (run / "timing.jsonl").read_bytes()
+    assert pretrain(inputs, config_of(), again) == statistics
+    assert (run / "timing.jsonl").read_bytes() == before and files(again) == files(out)
