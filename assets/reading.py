@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from assets import graph
+from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from pipeline import atomic, lineage
-from pipeline.build import Node, needed, open_store, usable
-from pipeline.errors import BertError, RecipeError, StoreError
+from pipeline.build import Node, open_store, usable
+from pipeline.content import file_sha256
+from pipeline.errors import RecipeError, StoreError
 from pipeline.store import Record, Store
 
 Plain = dict[str, Any]
@@ -22,26 +24,21 @@ Plain = dict[str, Any]
 
 
 def status(nodes: Mapping[str, Node], forced: Sequence[str] = ()) -> Plain:
-    """State of each asset: `up to date`, `known` (answered without a step), `will run`, `may run`, or `error`."""
+    """State of each asset, why, and what it is now."""
     store = open_store()
     rows: list[Plain] = []
-    running: set[str] = set()
-    for name, node in nodes.items():
-        above = [source.name for source in node.inputs.values() if source.name in running]
-        record = _pointer(store, node)
-        row: Plain = {"asset": name, "version": record.version if record else None, **_facts(store, record)}
-        try:
-            if above:
-                row |= {"state": "may run", "why": f"after {', '.join(above)}"}
-            else:
-                need = needed(store, node, forced=name in forced)
-                state = "up to date" if need.up_to_date else "will run" if need.must_run else "known"
-                row |= {"state": state, "why": need.why}
-        except BertError as error:
-            row |= {"state": "error", "why": error.what, "todo": error.todo}
-        if row["state"] in ("will run", "may run", "error"):
-            running.add(name)
-        rows.append(row)
+    for planned in plan(store, nodes, forced):
+        record = _pointer(store, planned.node)
+        rows.append(
+            {
+                "asset": planned.node.name,
+                "state": planned.state,
+                "why": planned.why,
+                "todo": planned.todo,
+                "version": record.version if record else None,
+                **_facts(store, record),
+            }
+        )
     return {"recipe": next(iter(nodes.values())).recipe, "assets": rows}
 
 
@@ -59,7 +56,7 @@ def _facts(store: Store, record: Record | None) -> Plain:
     return {"size_bytes": size, "finished": record.body["finished"], "failed_checks": usable(record)}
 
 
-_MARKS = {"up to date": "✓", "known": "✓", "will run": "▸", "may run": "·", "error": "✗"}
+_MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
 
 
 def status_text(found: Plain) -> str:
@@ -70,15 +67,13 @@ def status_text(found: Plain) -> str:
         version = row["version"][:12] if row["version"] else "–"
         size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
         why = f"  {row['why']}" if row["why"] else ""
-        todo = f"\n{'':{width + 4}}→ {row['todo']}" if row.get("todo") else ""
+        todo = f"\n{'':{width + 4}}→ {row['todo']}" if row["todo"] else ""
         lines.append(
             f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}{todo}"
         )
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
-    following = (
-        "" if count["will run"] + count["may run"] + count["known"] == 0 else f"  Next: bert run {found['recipe']}"
-    )
+    following = "" if count[UP_TO_DATE] == len(found["assets"]) else f"  Next: bert run {found['recipe']}"
     return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
 
 
@@ -199,8 +194,6 @@ def _verify_folder(folder: Path) -> Plain:
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"lineage.json"}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} was added" for name in sorted(present - set(listed))]
-    from pipeline.content import file_sha256
-
     problems += [
         f"{name} was changed"
         for name in sorted(present & set(listed))

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -20,50 +19,13 @@ import dagster as dg
 from assets.asset import FORCE, PROCESS, RECIPE, check_results, metadata_of
 from assets.dagster_home import end_dead_runs, instance
 from assets.definitions import WIRING, definitions
+from assets.plan import plan
 from pipeline.build import Node, needed, open_store, settle
 from pipeline.errors import BertError
 from pipeline.owners import Owner, held_lock
 from pipeline.store import Record, Store
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run will do."""
-
-    settled: Mapping[str, Record]
-    """assets that are up to date, or that the memory answers"""
-    will_run: Mapping[str, str]
-    """asset → why its stage must run"""
-    may_run: Mapping[str, str]
-    """asset → the assets above it that run first; if they come out equal, it will not run"""
-
-    @property
-    def steps(self) -> list[str]:
-        """Assets that get a step of the run."""
-        return [*self.will_run, *self.may_run]
-
-
-def plan(store: Store, graph: Mapping[str, Node], forced: Sequence[str] = (), dry: bool = True) -> Plan:
-    """Go through `graph` (inputs first). With `dry`, nothing is written; otherwise known answers become the assets' own."""
-    settled: dict[str, Record] = {}
-    will: dict[str, str] = {}
-    may: dict[str, str] = {}
-    for name, node in graph.items():
-        above = [source.name for source in node.inputs.values() if source.name in will or source.name in may]
-        if above:
-            may[name] = f"after {', '.join(above)}"
-            continue
-        need = needed(store, node, forced=name in forced)
-        if need.must_run or need.answer is None:
-            will[name] = need.why
-        elif dry and not need.up_to_date:
-            # Its answer is known, but only settling makes today's record, which assets below compare with.
-            settled[name] = need.answer
-        else:
-            settled[name] = settle(store, need)
-    return Plan(settled, will, may)
 
 
 def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say) -> bool:
@@ -80,18 +42,16 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
             say(f"ended run {ended[:8]}: its process is dead")
         for swept in store.sweep():
             say(f"swept {swept}: its owner is dead")
-        chosen = plan(store, graph, forced, dry=False)
-        for name, record in chosen.settled.items():
-            _tell_dagster(opened, store, graph[name], record)
-        if chosen.settled:
-            say(f"{len(chosen.settled)} of {len(graph)} assets are up to date: {', '.join(chosen.settled)}")
-        if not chosen.steps:
-            return True
-        for name, why in chosen.will_run.items():
-            say(f"  will run  {name}: {why}")
-        for name, why in chosen.may_run.items():
-            say(f"  may run   {name}: {why}")
-        return _execute(opened, recipe, chosen.steps, forced, say)
+        planned = plan(store, graph, forced)
+        settled = [p.node for p in planned if not p.needs_step]
+        for node in settled:
+            _tell_dagster(opened, store, node, settle(store, needed(store, node)))
+        if settled:
+            say(f"{len(settled)} of {len(graph)} assets are up to date: {', '.join(n.name for n in settled)}")
+        steps = [p for p in planned if p.needs_step]
+        for p in steps:
+            say(f"  {p.state:8}  {p.node.name}: {p.why}")
+        return not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say)
 
 
 def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: Record) -> None:

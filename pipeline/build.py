@@ -160,13 +160,22 @@ def _resolve(value: Any, defaults: bool, network: bool = False, optional: bool =
     return value
 
 
-def needed(store: Store, node: Node, forced: bool = False, network: bool = False) -> Need:
-    """What `node` needs, given the records that its inputs have now. Runs nothing; without `network`, "latest" means the
-    newest dump that is known here.
+def needed(
+    store: Store,
+    node: Node,
+    forced: bool = False,
+    network: bool = False,
+    known: Mapping[str, Record] | None = None,
+) -> Need:
+    """What `node` needs, given the records that its inputs have now, or those of `known` by asset name. Runs nothing;
+    without `network`, "latest" means the newest dump that is known here.
 
     Raises SourceError when a file that the recipe names is gone.
     """
-    pointers = {name: store.pointer(node.recipe, source.name) for name, source in node.inputs.items()}
+    known = known or {}
+    pointers = {
+        name: known.get(source.name) or store.pointer(node.recipe, source.name) for name, source in node.inputs.items()
+    }
     inputs = {name: record for name, record in pointers.items() if record is not None}
     missing = [node.inputs[name].name for name, record in pointers.items() if record is None]
     before = store.pointer(node.recipe, node.name)
@@ -224,9 +233,16 @@ def _why(
         reasons.append("recipe: " + ", ".join(changed))
     for name, record in inputs.items():
         old = before.inputs.get(name)
-        if old is None or store.record(old).version != record.version:
+        if old is None or _version_in(store, old) != record.version:
             reasons.append(f"{node.inputs[name].name} is new")
     return "; ".join(reasons) or "its inputs changed"
+
+
+def _version_in(store: Store, digest: str) -> str | None:
+    try:
+        return store.record(digest).version
+    except StoreError:
+        return None
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> list[str]:

@@ -41,8 +41,9 @@ class Progress:
     def __str__(self) -> str:
         of = f"/{self.total:,.0f}" if self.total else ""
         values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
-        eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds is not None else ""
-        return f"{self.done:,.0f}{of} {self.unit} · {self.rate:,.1f}/s{eta}{values}"
+        eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds else ""
+        rate = f" · {self.rate:,.1f}/s" if self.rate else ""
+        return f"{self.done:,.0f}{of} {self.unit}{rate}{eta}{values}"
 
 
 def _duration(seconds: float) -> str:
@@ -56,13 +57,17 @@ class _Listener:
         self.callback = callback
         self.started: dict[str, float] = {}
         self.last: dict[str, float] = {}
+        self.finished: set[str] = set()
 
     def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
         now = time.monotonic()
         started = self.started.setdefault(unit, now)
         finished = total is not None and done >= total
+        if unit in self.finished and finished:
+            return  # said already
         if now - self.last.get(unit, started) >= INTERVAL or finished:
             self.last[unit] = now
+            (self.finished.add if finished else self.finished.discard)(unit)
             self.callback(Progress(done, total, unit, now - started, measured))
 
 
@@ -88,9 +93,7 @@ def report(done: float, total: float | None, unit: str, **measured: float) -> No
 
 def track(items: Iterable[T], total: float | None, unit: str) -> Iterator[T]:
     """Yield the items and report how many were handled."""
-    done = 0
     report(0, total, unit)
-    for item in items:
+    for done, item in enumerate(items, start=1):
         yield item
-        done += 1
         report(done, total, unit)

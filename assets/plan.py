@@ -1,0 +1,53 @@
+"""What a run would do, asset by asset, without running or writing anything and without asking the network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.build import Need, Node, needed
+from pipeline.errors import BertError
+from pipeline.store import Record, Store
+
+UP_TO_DATE, KNOWN, WILL_RUN, MAY_RUN, ERROR = "up to date", "known", "will run", "may run", "error"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One asset of a plan."""
+
+    node: Node
+    state: str
+    """`up to date`; `known`: the memory answers without a step; `will run`; `may run`: if something above it, which runs
+    first, comes out new; `error`: it can't run"""
+    why: str = ""
+    todo: str = ""
+
+    @property
+    def needs_step(self) -> bool:
+        """Whether a run gives it a step."""
+        return self.state in (WILL_RUN, MAY_RUN, ERROR)
+
+
+def plan(store: Store, nodes: Mapping[str, Node], forced: Sequence[str] = ()) -> list[Planned]:
+    """Go through `nodes` (inputs first), as if what is known had been settled."""
+    planned: dict[str, Planned] = {}
+    answers: dict[str, Record] = {}
+    for name, node in nodes.items():
+        above = [source.name for source in node.inputs.values() if planned[source.name].needs_step]
+        if above:
+            planned[name] = Planned(node, MAY_RUN, f"after {', '.join(above)}")
+            continue
+        try:
+            need = needed(store, node, forced=name in forced, known=answers)
+        except BertError as error:
+            planned[name] = Planned(node, ERROR, error.what, error.todo)
+            continue
+        planned[name] = Planned(node, _state(need), need.why)
+        if need.answer is not None:
+            answers[name] = need.answer
+    return list(planned.values())
+
+
+def _state(need: Need) -> str:
+    if need.must_run:
+        return WILL_RUN
+    return UP_TO_DATE if need.up_to_date else KNOWN
