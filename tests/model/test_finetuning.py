@@ -1,7 +1,6 @@
 """Fine-tuning for real, in seconds: a tiny network on texts whose class a word gives away."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -182,21 +181,23 @@ def test_predictions_give_the_scores_and_the_published_weights_give_the_predicti
     assert np.allclose(frame["p_wet"], probabilities[:, 1], atol=1e-5)
 
 
-def test_killed_again_and_again_it_gives_the_same_bytes(
+def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
     made: dict[str, Path], undisturbed: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
     run = run_folder(made, tmp_path)
-    kills = 0
-    for kind, marks in ((signal.SIGKILL, "current/pretrained-42/step-*"), (signal.SIGTERM, "runs/pretrained-43")):
-        process = subprocess.Popen([sys.executable, "-m", "model.finetune", str(run)], cwd=ROOT, stderr=subprocess.PIPE)
-        while process.poll() is None and not list(run.glob(marks)):
-            time.sleep(0.002)
-        if process.poll() is None:
-            os.kill(process.pid, kind)
-            kills += 1
-        process.communicate()
-    assert kills == 2
-    assert checkpoint.broken(run / "result")  # it was not finished yet
+    process = subprocess.Popen([sys.executable, "-m", "model.finetune", str(run)], cwd=ROOT, stderr=subprocess.PIPE)
+    while process.poll() is None and not list(run.glob("current/*/step-*")):
+        time.sleep(0.002)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (run / "result").exists()
+
+    class AfterTwoRuns(Stop):
+        asked = property(lambda self: (run / "runs" / "pretrained-43").exists())  # type: ignore[assignment]
+
+    assert not train(run, AfterTwoRuns())
+    assert not (run / "result").exists()
     statistics, out = run_stage(made, tmp_path)
     assert statistics["resume_count"] == 2
     assert content(out) == content(undisturbed[1])
