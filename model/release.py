@@ -88,7 +88,9 @@ def model_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, 
 def tokenizer_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, Any]:
     """tokenizer_config.json as transformers reads it."""
     return {
-        "tokenizer_class": "BertTokenizer",
+        # BertTokenizer would build one of its own from vocab.txt, with other limits than tokenizer.json.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "do_lower_case": tokenizer.lowercase,
         "strip_accents": tokenizer.strip_accents,
         "tokenize_chinese_chars": True,
