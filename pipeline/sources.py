@@ -15,7 +15,9 @@ from typing import Any
 
 from pipeline import atomic, downloads, progress, wikimedia
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
+from pipeline.content import file_sha256
 from pipeline.errors import SourceError
+from pipeline.settings import settings
 from pipeline.stage import Stage
 
 STAGE = Stage(
@@ -118,7 +120,7 @@ def _described(from_: PathFrom) -> list[dict[str, Any]]:
     for path in files:
         size = path.stat().st_size
         try:
-            sha256 = downloads.digest_of(path)
+            sha256 = file_sha256(path, settings().home_path / "verified")
         except OSError as error:
             raise SourceError(
                 f"{path} can't be read: {error.strerror}", "Check the file and its permissions."

@@ -398,10 +398,7 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
         site = read_site(path)
         wiki = site.name or config.source
 
-        def heard(done: int, before: int = finished) -> None:
-            progress.report(before + done, total, "bytes", pages=pages, articles=len(rows))
-
-        for page in read_pages(path, heard):
+        for page in read_pages(path, _reporter(finished, total)):
             pages += 1
             reason, text = _article(page, site)
             if not reason and page.page_id in seen:
@@ -425,6 +422,10 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
         "wikitext_characters_millions": round(characters / 1e6, 6),
         "sample": [row["title"] for _, row in rows[:5]],
     }
+
+
+def _reporter(before: int, total: int) -> Heard:
+    return lambda done: progress.report(before + done, total, "bytes")
 
 
 def _article(page: Page, site: Site) -> tuple[str, str]:

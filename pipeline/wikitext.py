@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from html.entities import html5
 from itertools import pairwise
 
 from pipeline import wikitext_names as words
@@ -39,8 +40,8 @@ class Site:
 HOLE = "\x01"
 _CUT = "\x02"  # what follows on this line belongs to a template that is never closed
 _MAX_DEPTH = 100
-_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127)) | {0x0C: " ", 0xFEFF: None, 0x200B: None}
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\u200b\ufdd0-\ufdef]")
+_CONTROLS = dict.fromkeys((*range(9), 11, *range(14, 32), 127)) | {0x0C: " "}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufdd0-\ufdef]")
 _STAND_INS = dict.fromkeys(range(64976, 65008))
 
 
@@ -49,7 +50,7 @@ class _Names:
     file: frozenset[str]
     category: frozenset[str]
     language: str
-    disambiguation: re.Pattern[str]
+    disambiguation: frozenset[str]
 
 
 @lru_cache(maxsize=16)
@@ -60,12 +61,11 @@ def _names(site: Site | None) -> _Names:
     for short_language, names in words.DISAMBIGUATION_SHORT.items():
         if language in ("", short_language):
             marks.update(names)
-    marked = "|".join(re.escape(name).replace(r"\ ", "[ _]+") for name in sorted(marks, key=lambda n: (-len(n), n)))
     return _Names(
         file=words.FILE | {declared.get(6, "file").lower().replace("_", " ")},
         category=words.CATEGORY | {declared.get(14, "category").lower().replace("_", " ")},
         language=language,
-        disambiguation=re.compile(rf"\{{\{{[ \t\n]*(?:{marked})[ \t\n]*(?:[|}}]|\n)|__DISAMBIG__", re.I),
+        disambiguation=frozenset(marks),
     )
 
 
@@ -86,7 +86,7 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
     if "-{" in text:
         text = _choose_variants(text)
     if "<" in text:
-        text = _cut_html_blocks(text)
+        text = _cut_html_blocks(_INCLUDE_TAG.sub("", text))
     return _inline("\n\n".join(_paragraphs(text)))
 
 
@@ -106,7 +106,13 @@ def is_redirect(wikitext: str) -> bool:
 
 def is_disambiguation(wikitext: str, site: Site | None = None, title: str = "") -> bool:
     """Whether the page lists what its title may mean: by its templates, a switch, or the ending of its title."""
-    return title.endswith(words.DISAMBIGUATION_TITLE) or _names(site).disambiguation.search(wikitext) is not None
+    if title.endswith(words.DISAMBIGUATION_TITLE) or "__DISAMBIG__" in wikitext:
+        return True
+    marks = _names(site).disambiguation
+    return any(name.replace("_", " ").strip().lower() in marks for name in _TEMPLATE_NAME.findall(wikitext))
+
+
+_TEMPLATE_NAME = re.compile(r"\{\{\s*([^\[\]{}|<\n]{2,80})")
 
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
@@ -204,7 +210,11 @@ def _opaque(name: str, attributes: str, content: str) -> str:
 
 # ── templates and links ──────────────────────────────────────────────────────────────────────────────────────────────
 
-_NESTING = re.compile(r"\[\[+|\]\]+|\{\{+|\}\}+")
+_NESTING = re.compile(
+    r"\[\[([^\[\]{}|\n]+)(?:\|([^\[\]{}|\n]+))?\]\](?!\])"  # most links and templates have nothing inside
+    r"|\{\{([^\[\]{}]+)\}\}(?!\})"
+    r"|\[\[+|\]\]+|\{\{+|\}\}+"
+)
 _LINK, _BRACES = 0, 1
 
 
@@ -224,28 +234,47 @@ def _cut_nested(text: str, names: _Names) -> str:
         if start > at:
             out.append(text[at:start])
         at = end
+        simple = token.lastindex
+        if simple == 3:
+            out.append(expand(token.group(3)) or HOLE)
+            continue
+        if simple:
+            target, label = token.group(1, 2)
+            if ":" in target or "#" in target or "_" in target or not (label or target).strip():
+                out.append(_link(token.group()[2:-2], names))
+            else:
+                out.append(label or target.strip())
+            continue
         mark = text[start]
         count = end - start
         if mark in "[{":
             if len(stack) >= _MAX_DEPTH:
-                too_deep += 1
+                too_deep += count // 2
             elif mark == "[":
-                out += ("[" * (count - 2), "")
-                stack.append((_LINK, len(out) - 1, 2))
+                out.append("[" if count % 2 else "")
+                for _ in range(min(count // 2, _MAX_DEPTH)):
+                    stack.append((_LINK, len(out), 2))
+                    out.append("")
             else:
+                stack.append((_BRACES, len(out), count))
                 out.append("")
-                stack.append((_BRACES, len(out) - 1, count))
                 braces_open += 1
-        elif too_deep:
-            too_deep -= 1
-        elif mark == "]":
-            if stack and stack[-1][0] == _LINK:
+            continue
+        ignored = min(too_deep, count // 2)
+        too_deep -= ignored
+        count -= 2 * ignored
+        if mark == "]":
+            while count >= 2 and stack and stack[-1][0] == _LINK:
                 index = stack.pop()[1]
                 content = "".join(out[index:])
                 del out[index:]
-                inner = count > 2 and content.count("[") > content.count("]")
-                out.append(_link(content + "]" if inner else content, names))
-                out.append("]" * (count - 3 if inner else count - 2))
+                if count % 2 and content.count("[") > content.count("]"):  # [[a|b [c]]]
+                    content += "]"
+                    count -= 1
+                out.append(_link(content, names))
+                count -= 2
+            if count == 1:
+                out.append("]")
         else:
             while count >= 2 and braces_open:
                 kind, index, opened = stack.pop()
@@ -301,7 +330,7 @@ def _link(content: str, names: _Names) -> str:
         if not shown:
             if lower in names.file or lower in names.category or prefix in words.LANGUAGES:
                 return HOLE
-            if lower not in words.MEDIA and _MEDIA_SUFFIX.search(target):
+            if lower not in words.MEDIA and lower not in words.INTERWIKI and _MEDIA_SUFFIX.search(target):
                 return HOLE
         if lower in words.MEDIA and not bar:
             return HOLE
@@ -341,8 +370,45 @@ def _variant(found: re.Match[str]) -> str:
 
 
 _VARIANTS = frozenset(
-    ["zh", "zh-hans", "zh-hant", "zh-cn", "zh-tw", "zh-hk", "zh-mo", "zh-sg", "zh-my", "sr", "sr-ec", "sr-el", "sr-cyrl", "sr-latn", "kk", "kk-cyrl", "kk-latn", "kk-arab"]
-) | frozenset(["uz", "uz-latn", "uz-cyrl", "ku", "ku-latn", "ku-arab", "iu", "gan", "gan-hans", "gan-hant", "tg", "tg-latn", "crh", "crh-latn", "crh-cyrl"])
+    [
+        "zh",
+        "zh-hans",
+        "zh-hant",
+        "zh-cn",
+        "zh-tw",
+        "zh-hk",
+        "zh-mo",
+        "zh-sg",
+        "zh-my",
+        "sr",
+        "sr-ec",
+        "sr-el",
+        "sr-cyrl",
+        "sr-latn",
+        "kk",
+        "kk-cyrl",
+        "kk-latn",
+        "kk-arab",
+    ]
+) | frozenset(
+    [
+        "uz",
+        "uz-latn",
+        "uz-cyrl",
+        "ku",
+        "ku-latn",
+        "ku-arab",
+        "iu",
+        "gan",
+        "gan-hans",
+        "gan-hant",
+        "tg",
+        "tg-latn",
+        "crh",
+        "crh-latn",
+        "crh-cyrl",
+    ]
+)
 
 
 # ── HTML blocks, lines, paragraphs ───────────────────────────────────────────────────────────────────────────────────
@@ -372,9 +438,7 @@ def _cut_html_blocks(text: str) -> str:
     return "".join(out)
 
 
-_BLOCK_TAG = re.compile(
-    r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr|noinclude|onlyinclude)\b[^<>]*>", re.I
-)
+_INCLUDE_TAG = re.compile(r"</?(?:noinclude|onlyinclude)\b[^<>]*>", re.I)
 _BREAK_TAG = re.compile(r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr)\b[^<>]*>", re.I)
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
@@ -414,10 +478,8 @@ def _paragraphs(text: str) -> Iterator[str]:
                 tables -= 1
         elif dropped_level or mark in "*#:;|" or (mark == "!" and _is_header_row(bare)):
             pass
-        elif mark == "<" and (first := _BLOCK_TAG.match(bare)):
-            waiting.append(bare[first.end() :].lstrip())
-        elif "<" in bare and (first := _BREAK_TAG.search(line)):
-            waiting += (line[first.end() :].lstrip(), "", line[: first.start()])
+        elif "<" in bare and len(parts := _BREAK_TAG.split(line)) > 1:
+            waiting += [part.strip(" \t") for part in reversed(_between(parts))]
             continue
         elif line[0] == " " and not _is_prose(bare):
             pass
@@ -434,6 +496,13 @@ def _paragraphs(text: str) -> Iterator[str]:
             gathered = []
     if gathered:
         yield _join(gathered)
+
+
+def _between(parts: list[str]) -> list[str]:
+    """The parts of a line with a blank line between each two."""
+    lines = [""] * (2 * len(parts) - 1)
+    lines[::2] = parts
+    return lines
 
 
 def _heading(bare: str) -> tuple[int, str]:
@@ -508,9 +577,8 @@ _TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/
 _LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", re.I)
 _ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,7})|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
-_BLANKS = str.maketrans(
-    {0xA0: " ", 0x2009: " ", 0x202F: " ", 0x2002: " ", 0x2003: " ", 0x200A: " ", 0x2007: " ", 0x09: " "}
-)
+_BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
+_HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _SPACES = re.compile(" {2,}")
 _WORD = re.compile(r"[^\W_]")
@@ -530,21 +598,24 @@ def _inline(text: str) -> str:
         text = _SWITCH.sub(HOLE, text)
     if "&" in text:
         text = _ENTITY.sub(_character, text)
-    text = _INVISIBLE.sub("", text.translate(_BLANKS))
+    text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
+    hidden = _HIDDEN.search(text) is not None
     kept = []
     for paragraph in text.split("\n\n"):
         if HOLE in paragraph:
             paragraph = _close_holes(paragraph)
+        if hidden:
+            paragraph = paragraph.translate(SHOW)
         paragraph = _SPACES.sub(" ", paragraph.replace("\n", " ")).strip()
         if _WORD.search(paragraph):
             kept.append(paragraph)
-    return "\n\n".join(kept).translate(SHOW)
+    return "\n\n".join(kept)
 
 
 def _character(entity: re.Match[str]) -> str:
     decimal, hexadecimal, name = entity.groups()
     if name:
-        return html.entities.html5.get(f"{name};", entity.group())
+        return html5.get(f"{name};", entity.group())
     code = int(decimal) if decimal else int(hexadecimal, 16)
     if code in (9, 10, 13):
         return " "
@@ -559,6 +630,7 @@ _PAIRED = "(（["
 _SEPARATORS = " ;,:、，；：/·–—-"
 _STOPS = ",.;:!?。、，；：！？．"
 _CLAUSE = ",;:、，；："
+_MAX_PAIRS = 20  # of empty parentheses around one hole; keeps a row of thousands linear
 _HOLES = re.compile(f"{HOLE}+")
 
 
@@ -568,6 +640,7 @@ def _close_holes(paragraph: str) -> str:
     done: list[str] = []  # finished text
     left = pieces[0]
     for right in pieces[1:]:
+        pairs = 0
         while True:
             before, after = left.rstrip(" "), right.lstrip(" ")
             spaced = len(before) < len(left) or len(after) < len(right)
@@ -583,7 +656,8 @@ def _close_holes(paragraph: str) -> str:
                 if not before and done:
                     left = done.pop()
                     continue
-            if opened and opened in _PAIRED and after[:1] and after[0] in ")）]":
+            if opened and opened in _PAIRED and after[:1] and after[0] in ")）]" and pairs < _MAX_PAIRS:
+                pairs += 1
                 outside = before[:-1]
                 spaced = outside[-1:] == " " or after[1:2] == " " or not outside
                 left, right = outside, after[1:]
@@ -610,6 +684,6 @@ def _push(done: list[str], before: str, after: str, spaced: bool) -> str:
     elif first in _CLOSING:
         glue = ""
     else:
-        glue = " " if spaced else ""
+        glue = " " if spaced and not (_CJK.match(last) and _CJK.match(first)) else ""
     done.append(before)
     return glue + after

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pipeline.wikitext_names import TEMPLATE
 
-_MARKUP = "[]{}'<>|=*#:;_&!-~\n "
+_MARKUP = "[]{}'<>|=*#:;_&!-~\n"
 HIDE = {ord(mark): chr(0xFDD0 + index) for index, mark in enumerate(_MARKUP)}
 SHOW = {ord(stand_in): " " if mark == ord("\n") else chr(mark) for mark, stand_in in HIDE.items()}
 """`text.translate(HIDE)`: characters that must not be read as markup become Unicode's noncharacters, until SHOW."""
@@ -27,7 +27,7 @@ class Arguments:
             name, equals, value = part.partition("=")
             if not equals:
                 self.positional.append(part.strip())
-            elif name.strip().isdigit():
+            elif name.strip().isdecimal():
                 index = int(name.strip()[:3]) - 1
                 if 0 <= index < 100:
                     self.positional += [""] * (index + 1 - len(self.positional))
@@ -461,7 +461,9 @@ _register(
 _register("sqrt|radic|radical", _around("√"))
 _register("no.|numero|num.|nr|n°|nº|numéro", lambda a: f"No. {a[1]}".strip())
 _register("p.|page|pg", lambda a: f"p. {a[1]}" if a[1] else "")
-_register("incise", _around("– ", " –"))
+_register("incise", lambda a: f"– {a[1]}" + ("" if a[2] else " –") if a[1] else "")
+_register("née|nee", _around("née "))
+_register("né", _around("né "))
 _register('"|guil|guillemets|«', lambda a: f"« {a[1]} »" if a[1] else '"')
 _register("isbn", _around("ISBN "))
 _register("flag|flagcountry|flagu|flagathlete|флагификация|страна|flaglink", _nth(1))
@@ -540,6 +542,26 @@ _register("mgr", _text("Mgr"))
 _register("bc|bce", lambda a: f"{a[1]} BC".strip())
 _register("ad|ce", lambda a: f"{a[1]} AD".strip())
 
+_ARABIC = {
+    "ألمانية": "الألمانية",
+    "إنجليزية": "الإنجليزية",
+    "إنج": "الإنجليزية",
+    "فرنسية": "الفرنسية",
+    "إسبانية": "الإسبانية",
+    "إيطالية": "الإيطالية",
+    "روسية": "الروسية",
+    "لاتينية": "اللاتينية",
+    "فارسية": "الفارسية",
+    "تركية": "التركية",
+    "يونانية": "اليونانية",
+    "عبرية": "العبرية",
+    "يابانية": "اليابانية",
+    "صينية": "الصينية",
+    "هولندية": "الهولندية",
+}
+for _name, _language in _ARABIC.items():
+    _register(_name, _around(f"(ب{_language}: ", ")"))
+
 _ORDINAL_NAME = re.compile(r"\d{1,3}(?:e|ers?|res?|ème|nd|nde|st|th|rd)|[ivxlc]{1,7}e(?: siècle)?")
 _LANGUAGE_NAME = {
     "ens": "englisch",
@@ -589,6 +611,8 @@ def _find(raw: str) -> Handler | Literal[False]:
     if name in _HANDLERS:
         return _HANDLERS[name]
     if name.startswith(("lang-", "script/")):
+        return _nth(1)
+    if name.endswith("範囲"):  # Japanese marks of doubtful passages: 要出典範囲, 疑問点範囲, …
         return _nth(1)
     if name in _LANGUAGE_NAME:
         word = _LANGUAGE_NAME[name]
