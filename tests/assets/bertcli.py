@@ -1,0 +1,126 @@
+"""Drive the real `bert` command in a world of its own: text, recipes, settings and store of one temporary folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pipeline.store import Store
+from tests import tiny
+from tests.conftest import ROOT
+
+
+@dataclass(frozen=True)
+class World:
+    """One temporary folder with everything that a user has."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> "World":
+        folder.mkdir(exist_ok=True)
+        tiny.write(folder)
+        return cls(folder)
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def store(self) -> Store:
+        return Store(self.home, lease_seconds=2)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
+        return {**clean, "BERT_SETTINGS": str(self.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "assets.cli", *arguments]
+        return subprocess.Popen(
+            command,
+            env=self.environment,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def bert(self, *arguments: str, code: int | None = 0) -> str:
+        """Run a command to its end; the output, stdout and stderr together. `code` None: any exit code."""
+        done = self.start(*arguments)
+        output, _ = done.communicate(timeout=900)
+        assert code is None or done.returncode == code, f"bert {' '.join(arguments)} gave {done.returncode}:\n{output}"
+        return output
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """Run a command with --json; its standard output as a value."""
+        command = [sys.executable, "-m", "assets.cli", *arguments, "--json"]
+        done = subprocess.run(command, env=self.environment, cwd=ROOT, text=True, capture_output=True, timeout=900)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def states(self, recipe: str = "tiny") -> dict[str, str]:
+        """Asset → state."""
+        return {row["asset"]: row["state"] for row in self.json("status", recipe)["assets"]}
+
+    def versions(self, recipe: str = "tiny") -> dict[str, str]:
+        """Asset → version that it has now."""
+        return {row["asset"]: row["version"] for row in self.json("status", recipe)["assets"]}
+
+    def edit(self, old: str, new: str, recipe: str = "tiny") -> None:
+        """Replace text in a recipe."""
+        path = self.folder / "recipes" / f"{recipe}.yaml"
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def when(
+    process: "subprocess.Popen[str]", seen: Callable[[str], bool], act: Callable[[], None], seconds: float = 300
+) -> str:
+    """Read a process's output; at the first line that is `seen`, `act`. The whole output, after the process has ended."""
+    lines: list[str] = []
+    timer = threading.Timer(seconds, lambda: kill_tree(process.pid))
+    timer.start()
+    acted = False
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if not acted and seen(line):
+            acted = True
+            act()
+    process.wait()
+    timer.cancel()
+    output = "".join(lines)
+    assert acted, f"the line never came:\n{output}"
+    return output
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all that descend from it."""
+    try:
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill_tree(pid: int) -> None:
+    """kill -9 a process and all that descend from it: first stop them all, so that none can react."""
+    processes = tree(pid)
+    for signal_ in (signal.SIGSTOP, signal.SIGKILL):
+        for process in processes:
+            try:
+                process.send_signal(signal_)
+            except psutil.NoSuchProcess:
+                pass

@@ -1,0 +1,316 @@
+"""The whole chain through Dagster, as a user runs it: once whole, then edits, crashes, lost databases and bad input.
+
+One undisturbed run of recipe `tiny` (tests/tiny.py) is made for all tests of this module.
+"""
+
+import bz2
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.assets.bertcli import World, kill_tree, tree, when
+from tests.conftest import ROOT
+
+ASSETS = (
+    *("wikipedia_dump", "wikipedia_text", "books_files", "books_text", "documents", "wordpiece_vocab"),
+    *("pretraining_shards_32", "pretrained_32", "pretraining_shards_64", "pretrained_64", "release"),
+    *("task_data_places", "finetuned_places", "task_data_cola", "finetuned_cola", "contamination", "benchmark_report"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world in which `bert run tiny` has run once, undisturbed. Tests leave it as they found it."""
+    world = World.make(tmp_path_factory.mktemp("made"))
+    output = world.bert("run", "tiny")
+    assert "tiny is up to date" in output
+    return world
+
+
+def runs(world: World) -> dict[str, str]:
+    """Dagster's runs: id → status."""
+    code = (
+        "import dagster as dg, json\n"
+        "with dg.DagsterInstance.get() as i: print(json.dumps({r.run_id: r.status.value for r in i.get_runs()}))"
+    )
+    environment = {**world.environment, "DAGSTER_HOME": str(world.home / "dagster")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture
+def copy(made: World, tmp_path: Path) -> World:
+    """A copy of the made world, to break."""
+    target = tmp_path / "copy"
+    shutil.copytree(made.folder, target, symlinks=True)
+    for path in (target / "settings.yaml",):
+        path.write_text(path.read_text(encoding="utf-8").replace(str(made.folder), str(target)), encoding="utf-8")
+    return World(target)
+
+
+# ── undisturbed ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_asset_is_made_and_a_second_run_starts_nothing(made: World) -> None:
+    assert made.states() == dict.fromkeys(ASSETS, "up to date")
+    before, versions = runs(made), made.versions()
+    output = made.bert("run", "tiny")
+    assert "17 of 17 assets are up to date" in output and "▸" not in output
+    assert runs(made) == before, "no run was started"
+    assert made.versions() == versions
+
+
+def test_the_audit_goes_down_to_the_bytes_of_the_dump(made: World) -> None:
+    dump = made.folder / "text" / "tinywiki.xml.bz2"
+    chain = {step["asset"]: step for step in made.json("audit", "tiny/release")["chain"]}
+    (file,) = chain["wikipedia_dump"]["files"]
+    assert file["path"] == "tinywiki.xml.bz2"
+    assert file["size_bytes"] == dump.stat().st_size
+    assert file["sha256"] == hashlib.sha256(dump.read_bytes()).hexdigest()
+    assert chain["documents"]["asked"] == {"held_out": 0.2}
+    assert set(chain) == set(ASSETS[:11])
+    assert all(step["validation"]["results"] for step in chain.values())
+    text = made.bert("audit", "tiny/release")
+    assert file["sha256"] in text and "tinywiki.xml.bz2" in text
+
+
+def test_the_audit_needs_no_dagster_database(copy: World) -> None:
+    before = copy.json("audit", "tiny/benchmark_report")
+    shutil.rmtree(copy.home / "dagster")
+    assert copy.json("audit", "tiny/benchmark_report") == before
+
+
+def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
+    assert made.json("verify")["problems"] == []
+    assert "tiny" in made.bert("status")
+    masks = made.json("fill-mask", "tiny", "The old [MASK] crosses the [MASK].")["masks"]
+    assert [len(mask) for mask in masks] == [5, 5]
+    assert made.json("report", "tiny")
+    assert "Places" in made.bert("report", "tiny")
+    made.bert("export", "tiny/release", str(tmp_path / "model"))
+    assert made.json("verify", str(tmp_path / "model"))["problems"] == []
+    (tmp_path / "model" / "vocab.txt").write_text("changed", encoding="utf-8")
+    (problem,) = made.json("verify", str(tmp_path / "model"), code=1)["problems"]
+    assert "vocab.txt was changed" in problem["what"]
+    assert made.bert("export", "tiny/release", str(tmp_path / "model"), code=1).count("exists already") == 1
+    assert all(check["state"] != "error" for check in made.json("doctor"))
+
+
+# ── edits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stale(world: World) -> set[str]:
+    """Assets that the UI shows as unsynced, with freshly loaded definitions."""
+    query = "{ assetNodes(group: null) { assetKey { path } staleStatus } }".replace("(group: null)", "")
+    environment = {**world.environment, "DAGSTER_HOME": str(world.home / "dagster"), "DAGSTER_DISABLE_TELEMETRY": "1"}
+    command = [str(Path(sys.executable).with_name("dagster-graphql")), "-w", str(ROOT / "workspace.yaml"), "-t", query]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    nodes = json.loads(done.stdout[done.stdout.index("{") :])["data"]["assetNodes"]
+    return {
+        n["assetKey"]["path"][1] for n in nodes if n["assetKey"]["path"][0] == "tiny" and n["staleStatus"] == "STALE"
+    }
+
+
+def test_an_edit_touches_exactly_its_assets_and_the_revert_costs_nothing(copy: World) -> None:
+    assert stale(copy) == set()
+    before = copy.versions()
+    copy.edit("dupe_factor: 2", "dupe_factor: 3")
+    assert stale(copy) == {"pretraining_shards_32", "pretraining_shards_64"}
+    states = copy.states()
+    assert {a for a, s in states.items() if s == "will run"} == {"pretraining_shards_32", "pretraining_shards_64"}
+    assert {a for a, s in states.items() if s == "may run"} == {
+        "pretrained_32",
+        "pretrained_64",
+        "release",
+        "finetuned_places",
+        "finetuned_cola",
+        "benchmark_report",
+    }
+    assert "dupe_factor 2 → 3" in copy.bert("run", "tiny", "--dry-run")
+    copy.bert("run", "tiny/pretraining_shards_64")
+    assert copy.versions()["pretraining_shards_64"] != before["pretraining_shards_64"]
+    copy.edit("dupe_factor: 3", "dupe_factor: 2")
+    counted = len(runs(copy))
+    output = copy.bert("run", "tiny")
+    assert "17 of 17 assets are up to date" in output
+    assert copy.versions() == before
+    assert len(runs(copy)) == counted, "settled without a step"
+    assert stale(copy) == set()
+
+
+def test_a_child_recipe_reuses_what_it_shares(copy: World) -> None:
+    copy.bert("run", "tiny_child/wordpiece_vocab")
+    child, parent = copy.versions("tiny_child"), copy.versions()
+    for asset in ("wikipedia_text", "documents", "wordpiece_vocab"):
+        assert child[asset] == parent[asset]
+    assert len(runs(copy)) == 1
+    chain = {step["asset"]: step for step in copy.json("audit", "tiny_child/wordpiece_vocab")["chain"]}
+    assert {step["recipe"] for step in chain.values()} == {"tiny_child"}
+
+
+def test_a_moved_dump_is_found_at_its_new_place(copy: World) -> None:
+    elsewhere = copy.folder / "disk2"
+    elsewhere.mkdir()
+    (copy.folder / "text" / "tinywiki.xml.bz2").rename(elsewhere / "tinywiki.xml.bz2")
+    assert "tinywiki.xml.bz2" in copy.bert("status", "tiny")
+    copy.edit("../text/tinywiki.xml.bz2", "../disk2/tinywiki.xml.bz2")
+    assert copy.states() == dict.fromkeys(ASSETS, "up to date")
+
+
+def test_a_lost_dagster_database_is_filled_again(copy: World) -> None:
+    shutil.rmtree(copy.home / "dagster")
+    assert copy.states() == dict.fromkeys(ASSETS, "up to date")
+    assert "17 of 17 assets are up to date" in copy.bert("run", "tiny")
+    assert runs(copy) == {}
+    assert stale(copy) == set()
+
+
+def test_force_gives_the_same_version_of_a_deterministic_stage(copy: World) -> None:
+    before = copy.versions()
+    copy.bert("run", "tiny/documents", "--force")
+    assert copy.versions() == before
+    record = copy.store.pointer("tiny", "documents")
+    assert record is not None and record.body["forced"]
+    (check,) = [r for r in record.body["validation"]["results"] if r["name"] == "reproducible"]
+    assert check["passed"]
+
+
+# ── crashes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_killed_during_every_stage_and_run_again_everything_comes_out_equal(made: World, tmp_path: Path) -> None:
+    """kill -9 of the whole tree as soon as a stage has started, one stage after the other, then the same command."""
+    world = World.make(tmp_path / "world")
+    for number, asset in enumerate(ASSETS):
+        if world.store.pointer("tiny", asset) is not None:
+            continue  # it ran beside one that was waited for
+        process = world.start("run", "tiny")
+
+        def kill(pid: int = process.pid, number: int = number) -> None:
+            time.sleep(0.15 * (number % 4))  # another moment of each stage
+            kill_tree(pid)
+
+        when(process, lambda line, asset=asset: line.startswith(f"▸ {asset}"), kill)
+        assert world.json("verify")["problems"] == []
+    assert "tiny is up to date" in world.bert("run", "tiny")
+    assert world.versions() == made.versions()
+    assert world.json("verify")["problems"] == []
+    assert not list((world.home / "staging").iterdir())
+    assert set(runs(world).values()) <= {"SUCCESS", "FAILURE"}, "no run stays STARTED"
+
+
+def test_ctrl_c_cancels_cleanly_and_training_goes_on_where_it_was(made: World, tmp_path: Path) -> None:
+    world = World.make(tmp_path / "world")
+    world.edit("steps: 30", "steps: 3000")
+    process = world.start("run", "tiny/pretrained_32")
+    found: list[int] = []
+
+    def cancel() -> None:
+        found.extend(p.pid for p in tree(process.pid))
+        process.send_signal(2)
+
+    output = when(process, lambda line: line.startswith("pretrained_32:") and "loss" in line, cancel)
+    assert process.returncode == 1, output
+    assert set(runs(world).values()) == {"CANCELED"}
+    assert world.store.pointer("tiny", "pretrained_32") is None
+    import psutil
+
+    assert not [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+    (run_folder,) = (world.home / "runs").glob("*/0")
+    assert list(run_folder.rglob("model.safetensors")), "a checkpoint was saved on the way out"
+
+
+def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(tmp_path: Path) -> None:
+    """kill -9 of `bert run` and of the run's process, but not of the step under them."""
+    world = World.make(tmp_path / "world")
+    world.edit("steps: 30", "steps: 100000")
+    process = world.start("run", "tiny/pretrained_32")
+    left: list[int] = []
+
+    def kill_upper() -> None:
+        family = tree(process.pid)
+        upper = [p for p in family if p.pid == process.pid or "assets.run" in p.cmdline()]
+        left.extend(p.pid for p in family if p not in upper)
+        for p in upper:
+            p.kill()
+
+    when(process, lambda line: line.startswith("pretrained_32:") and "loss" in line, kill_upper)
+    import psutil
+
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and [
+        p for p in left if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"
+    ]:
+        time.sleep(0.5)
+    assert not [p for p in left if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"]
+    world.edit("steps: 100000", "steps: 30")
+    assert "ended run" in world.bert("run", "tiny/wordpiece_vocab")
+    assert set(runs(world).values()) == {"FAILURE"}
+
+
+# ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_truncated_dump_is_named_and_nothing_is_published(tmp_path: Path) -> None:
+    world = World.make(tmp_path / "world")
+    dump = world.folder / "text" / "tinywiki.xml.bz2"
+    dump.write_bytes(dump.read_bytes()[:-200])
+    output = world.bert("run", "tiny/wikipedia_text", code=1)
+    assert "tinywiki.xml.bz2" in output and "→" in output and "Traceback" not in output
+    assert world.versions()["wikipedia_text"] is None
+    dump.write_bytes(bz2.compress(bz2.decompress(bz2.compress(b"")) + b"<mediawiki></mediawiki>"))
+    output = world.bert("run", "tiny/wikipedia_text", code=1)
+    assert "wikipedia_text" in output and "Traceback" not in output
+
+
+def test_a_recipe_with_a_typo_is_refused_by_file_and_line_and_takes_no_other_away(made: World, copy: World) -> None:
+    copy.edit("dupe_factor: 2", "dupe_facter: 2")
+    output = copy.bert("run", "tiny", code=1)
+    assert "tiny.yaml" in output and "dupe_facter" in output and "dupe_factor" in output and "Traceback" not in output
+    (copy.folder / "recipes" / "tiny_child.yaml").write_text("name: tiny_child\nextends: other\n", encoding="utf-8")
+    (copy.folder / "recipes" / "other.yaml").write_text(
+        (made.folder / "recipes" / "tiny.yaml").read_text(encoding="utf-8").replace("name: tiny", "name: other"),
+        encoding="utf-8",
+    )
+    overview = copy.json("status")
+    assert {r["recipe"] for r in overview["recipes"]} == {"other", "tiny_child"}
+    assert [e["recipe"] for e in overview["errors"]] == ["tiny"]
+
+
+def test_a_full_disk_is_one_message_that_names_the_way_out(tmp_path: Path) -> None:
+    import os
+
+    world = World.make(tmp_path / "world")
+    disk = world.folder / "home"
+    disk.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True
+        ).returncode
+    )
+    if not mounted:
+        pytest.skip("mounting a small disk needs root and a kernel that allows it")
+    try:
+        settings = world.folder / "settings.yaml"
+        text = settings.read_text(encoding="utf-8")
+        settings.write_text(text + f"dagster_home: {world.folder / 'dagster'}\n", encoding="utf-8")
+        output = world.bert("run", "tiny/pretrained_32", code=1)
+        assert "No space left on device" in output and "free space" in output, output
+        assert "Traceback" not in output
+        assert world.json("verify")["problems"] == []
+        subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
+        world.bert("run", "tiny/pretrained_32")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert set(world.states()[a] for a in ("documents", "pretrained_32")) == {"up to date"}
+        assert world.json("verify")["problems"] == []
+        output = world.bert("run", "tiny", code=1)
+        assert "ead-only" in output and "BERT_HOME" in output and "Traceback" not in output
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
