@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 INTERVAL = 2.0  # seconds between two reports that reach the listener
@@ -39,11 +39,16 @@ class Progress:
         return (self.total - self.done) / self.rate if self.total and self.rate else None
 
     def __str__(self) -> str:
-        of = f"/{self.total:,.0f}" if self.total else ""
+        if self.unit.startswith("bytes"):
+            return str(
+                replace(self, done=self.done / 1e6, total=self.total and self.total / 1e6, unit=f"MB{self.unit[5:]}")
+            )
+        digits = 1 if self.unit.startswith("MB") else 0
+        of = f"/{self.total:,.{digits}f}" if self.total else ""
         values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
         eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds else ""
         rate = f" · {self.rate:,.1f}/s" if self.rate else ""
-        return f"{self.done:,.0f}{of} {self.unit}{rate}{eta}{values}"
+        return f"{self.done:,.{digits}f}{of} {self.unit}{rate}{eta}{values}"
 
 
 def _duration(seconds: float) -> str:

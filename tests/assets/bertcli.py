@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ import psutil
 from pipeline.store import Store
 from tests import tiny
 from tests.conftest import ROOT
+
+ASSETS = (
+    *("wikipedia_dump", "wikipedia_text", "books_files", "books_text", "documents", "wordpiece_vocab"),
+    *("pretraining_shards_32", "pretrained_32", "pretraining_shards_64", "pretrained_64", "release"),
+    *("task_data_places", "finetuned_places", "task_data_cola", "finetuned_cola", "contamination", "benchmark_report"),
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,5 @@ def kill_tree(pid: int) -> None:
     processes = tree(pid)
     for signal_ in (signal.SIGSTOP, signal.SIGKILL):
         for process in processes:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_)
-            except psutil.NoSuchProcess:
-                pass

@@ -14,23 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.assets.bertcli import World, kill_tree, tree, when
+from tests.assets.bertcli import ASSETS, World, kill_tree, tree, when
 from tests.conftest import ROOT
-
-ASSETS = (
-    *("wikipedia_dump", "wikipedia_text", "books_files", "books_text", "documents", "wordpiece_vocab"),
-    *("pretraining_shards_32", "pretrained_32", "pretraining_shards_64", "pretrained_64", "release"),
-    *("task_data_places", "finetuned_places", "task_data_cola", "finetuned_cola", "contamination", "benchmark_report"),
-)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world in which `bert run tiny` has run once, undisturbed. Tests leave it as they found it."""
-    world = World.make(tmp_path_factory.mktemp("made"))
-    output = world.bert("run", "tiny")
-    assert "tiny is up to date" in output
-    return world
 
 
 def runs(world: World) -> dict[str, str]:
@@ -308,7 +293,8 @@ def test_a_full_disk_is_one_message_that_names_the_way_out(tmp_path: Path) -> No
         subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
         world.bert("run", "tiny/pretrained_32")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        assert set(world.states()[a] for a in ("documents", "pretrained_32")) == {"up to date"}
+        states = world.states()
+        assert states["documents"] == states["pretrained_32"] == "up to date"
         assert world.json("verify")["problems"] == []
         output = world.bert("run", "tiny", code=1)
         assert "ead-only" in output and "BERT_HOME" in output and "Traceback" not in output

@@ -1,0 +1,135 @@
+"""The Dagster UI in a real browser: the graph, an asset's numbers and plot, its checks, a run started from the UI.
+
+Needs Debian's chromium (`make browser`); skips with that reason elsewhere.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from tests.assets.bertcli import World
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make browser"),
+]
+WAIT = 120_000  # milliseconds until something must have appeared; a busy machine is slow, not wrong
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A page of the browser on a running `bert ui`."""
+
+    page: Page
+    base: str
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+
+    def see(self, text: str) -> None:
+        """Wait until the text is visible."""
+        self.page.get_by_text(text).first.wait_for(timeout=WAIT)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A copy of the made world, so that runs from the UI leave the original as it is."""
+    target = tmp_path_factory.mktemp("ui") / "world"
+    shutil.copytree(made.folder, target, symlinks=True)
+    settings = target / "settings.yaml"
+    settings.write_text(settings.read_text(encoding="utf-8").replace(str(made.folder), str(target)), encoding="utf-8")
+    return World(target)
+
+
+@pytest.fixture(scope="module")
+def ui(world: World) -> Iterator[Ui]:
+    port = free_port()
+    server = world.start("ui", "--port", str(port))
+    base = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 180
+        while True:
+            try:
+                urllib.request.urlopen(f"{base}/server_info", timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None, server.communicate()[0]
+                assert time.monotonic() < deadline, "the UI did not come up"
+                time.sleep(0.5)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1700, "height": 1000})
+            page.set_default_timeout(WAIT)
+            yield Ui(page, base)
+            browser.close()
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            raise
+
+
+def test_the_graph_of_the_recipe_is_shown_and_up_to_date(ui: Ui, tmp_path: Path) -> None:
+    ui.open("/locations/bert/asset-groups/tiny")
+    for asset in ("documents", "wordpiece_vocab", "pretrained_32", "benchmark_report"):
+        ui.see(asset)
+    ui.page.screenshot(path=tmp_path / "graph.png")
+
+
+def test_an_asset_shows_its_numbers_and_its_curve(ui: Ui) -> None:
+    ui.open("/assets/tiny/pretrained_32")
+    for text in ("mlm_accuracy", "loss_curve", "held_out", "tokens_per_second"):
+        ui.see(text)
+    ui.page.get_by_text("Plots", exact=True).first.click()
+    ui.page.locator("canvas").first.wait_for()
+
+
+def test_the_checks_of_an_asset_are_shown_with_their_results(ui: Ui) -> None:
+    ui.open("/assets/tiny/documents?view=checks")
+    for text in ("doc_id_unique", "Succeeded", "reproducible"):
+        ui.see(text)
+
+
+def test_materializing_from_the_ui_reuses_what_is_known(ui: Ui, world: World) -> None:
+    before = world.versions()
+    ui.open("/assets/tiny/documents")
+    ui.page.get_by_role("button").filter(has_text="Materialize").first.click()
+    deadline = time.monotonic() + 180
+    while "reused, nothing ran" not in _log(world) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert "reused, nothing ran" in _log(world)
+    assert world.versions() == before
+
+
+def _log(world: World) -> str:
+    """Messages of all runs, from Dagster's own storage."""
+    code = (
+        "import dagster as dg\n"
+        "with dg.DagsterInstance.get() as i:\n"
+        "    for run in i.get_runs(limit=1):\n"
+        "        for e in i.get_records_for_run(run.run_id).records: print(e.event_log_entry.user_message)"
+    )
+    import sys
+
+    environment = {**world.environment, "DAGSTER_HOME": str(world.home / "dagster")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
