@@ -340,11 +340,21 @@ def _hour(a: Arguments) -> str:
     return f"{a[1]} h {a[2]}".strip() if a[1] else ""
 
 
-def _siglo(a: Arguments) -> str:
-    word = {"s": "siglo", "S": "Siglo", "sigloB": "", "siglo": "siglo"}.get(a[3] or a[2], "siglo" if a["3"] else "")
-    return f"{word} {a[1]}".strip()
-
-
+_LISTEN = {
+    "listen",
+    "pronunciation",
+    "play",
+    "help",
+    "info",
+    "?",
+    "hear",
+    "anhören",
+    "écouter",
+    "聞く",
+    "聴く",
+    "発音",
+    "audio",
+}
 _HANDLERS: dict[str, Handler] = {}
 
 
@@ -471,7 +481,7 @@ _register(
     "color|colour|fontcolor|font color|colored text|foreground|text color|font colour|couleur|farbe|цвет|colore", _last
 )
 _register("resize|font|fontsize|size|taille|フォントサイズ|font size", _last)
-_register("audio|listen-inline", _nth(2))
+_register("audio|listen-inline", lambda a: "" if a[2].lower().strip("() ") in _LISTEN else a[2])
 _register("abbr|abbreviation|tooltip|hover title|abbrlink|abréviation|abrd|abr|comment|h:title|explain|аббр", _nth(1))
 _register("langnf", _nth(3, 2))
 _register(
@@ -503,7 +513,7 @@ _register("spaced em dash|spaced mdash|smdash|snds|snd2", _text(" — "))
 _register("·|dot|middot|bullet|bull|•|spaced bullet", _text(" · "))
 _register("'|apos|apostrophe|`", _text("'"))
 _register("'s", _text("'s"))
-_register("' \"|' \"|\"'|'\"", _text("'\""))
+_register("' \"|\"'|'\"", _text("'\""))
 _register("okina|hamza|ʻ|'okina", _text("ʻ"))
 _register("ayin", _text("ʿ"))
 _register("!", lambda a: a[1] or "|".translate(HIDE))
