@@ -83,9 +83,10 @@ def hold(folder: Path, seconds: float = LOCK_SECONDS) -> int:
 
 def watch_parent(stop: Stop) -> None:
     """Ask to stop when the launcher that started this process dies. Started by hand, there is nothing to watch."""
-    if PARENT not in os.environ:
+    named = os.environ.pop(PARENT, None)  # not for processes that this one may start
+    if named is None:
         return
-    parent = int(os.environ[PARENT])
+    parent = int(named)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
     # The signal alone does not do: the parent may have died before the line above.
