@@ -252,11 +252,11 @@ def test_a_missing_member_names_near_matches(tmp_path, wheel):
         fetch(tmp_path / "out", **wheel("tales/tailor.txt"))
 
 
-@pytest.mark.parametrize("member", ["tales/link.txt", "../evil.txt"])
-def test_links_and_paths_that_lead_out_are_refused(tmp_path, wheel, member):
-    with pytest.raises(SourceError, match="is not a regular file"):
-        fetch(tmp_path / "out", **wheel(member))
-    assert not list((tmp_path / "out").iterdir())
+def test_links_and_paths_that_lead_out_are_refused(tmp_path, wheel):
+    for number, member in enumerate(["tales/link.txt", "../evil.txt"]):
+        with pytest.raises(SourceError, match="is not a regular file"):
+            fetch(tmp_path / f"out{number}", **wheel(member))
+        assert not list((tmp_path / f"out{number}").iterdir())
 
 
 def test_a_version_that_the_registry_lacks_shows_what_pip_said(tmp_path, wheel):
