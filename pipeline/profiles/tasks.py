@@ -102,6 +102,6 @@ def benchmark_report(folder: Path, config: ReportConfig, statistics: Mapping[str
     named = read_json(folder / "report.json")["tasks"]
     return {
         "files_missing": 0,
-        "tasks_missing": len(set(config.tasks) - {task["task"] if isinstance(task, dict) else task for task in named}),
+        "tasks_missing": len(set(config.tasks) - {task["task"] for task in named}),
         "outside_links": len(_OUTSIDE.findall((folder / "report.html").read_text(encoding="utf-8"))),
     }
