@@ -294,7 +294,7 @@ def settle(store: Store, need: Need) -> Record:
     _check_inputs(store, node, need.inputs)
     body = dict(answer.body)
     if body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
-        folder = store.folder(node.stage.name, answer.version, references=_references(node))
+        folder = store.folder(node.stage.name, answer.version, references=references_of(node))
         body["validation"] = _validate(node, folder, body["statistics"])
     now = _now()
     same_asset = answer.recipe == node.recipe and answer.asset == node.name
@@ -360,7 +360,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         folders = {}
         for name, record in need.inputs.items():
             held.enter_context(store.lease(record.stage, record.version))
-            folders[name] = store.folder(record.stage, record.version, references=_references(node.inputs[name]))
+            folders[name] = store.folder(record.stage, record.version, references=references_of(node.inputs[name]))
         if node.stage.resumable:
             folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
         staged = held.enter_context(store.staging())
@@ -427,7 +427,7 @@ def _validate(node: Node, folder: Path, statistics: Mapping[str, Any]) -> dict[s
     return {"suite_digest": suites.suite_digest(node.stage.name), "results": [r.plain() for r in results]}
 
 
-def _references(node: Node) -> Path | None:
+def references_of(node: Node) -> Path | None:
     """Where files lie that the manifest only references: looked up in the reader's own recipe, never in a record."""
     origin = getattr(node.config, "from_", None)
     return Path(origin.path) if isinstance(origin, PathFrom) else None

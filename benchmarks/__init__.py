@@ -1,0 +1,1 @@
+"""Measurements on the real path: `make bench` (or python -m benchmarks)."""
