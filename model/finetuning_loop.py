@@ -43,8 +43,8 @@ SCORED = ("accuracy", "macro_f1")
 PRETRAINED, UNTRAINED = "pretrained", "untrained"
 MAX_GRADIENT_NORM = 1.0
 """as in google-research/bert optimization.py"""
-LOG_EVERY = 20
-"""steps between two rows of metrics.jsonl"""
+LOG_EVERY, LOG_TIMES = 20, 20
+"""most steps between two rows of metrics.jsonl; short runs have LOG_TIMES rows"""
 TIMING_SECONDS = 5.0
 SKIPPED_IN_A_ROW = 10
 SCORING_BATCH = 64
@@ -414,7 +414,7 @@ class _Training:
                 f"loss that is not finite (the last: norm {norm}, loss {value})",
                 "Lower finetuning.learning_rate, or use precision fp32.",
             )
-        if state.step % LOG_EVERY == 0 or state.step == total:
+        if state.step % max(1, min(LOG_EVERY, total // LOG_TIMES)) == 0 or state.step == total:
             self._log(
                 {"loss": _short(state.window_loss / state.window_steps) if state.window_steps else None}
                 | {"learning_rate": _short(rate), "skipped_steps": state.skipped}
@@ -513,8 +513,9 @@ class _Training:
         checkpoint.save(self.checkpoints, state.step, tensors, saved, keep=keep)
 
     def _log(self, row: dict[str, Any]) -> None:
-        step = self.first_step + self.state.step
-        self.process.metrics.append({"step": step, "network": self.run.network, "seed": self.run.seed, **row})
+        """Add a row to metrics.jsonl: `step` counts through all runs, `run_step` in this one."""
+        place = {"step": self.first_step + self.state.step, "run_step": self.state.step}
+        self.process.metrics.append({**place, "network": self.run.network, "seed": self.run.seed, **row})
 
     def _time(self, now: bool = False) -> None:
         """A row of timing.jsonl, when one is due."""

@@ -1,0 +1,342 @@
+"""The benchmark report: right numbers, honest words, and nothing in the data that can become markup."""
+
+import html.parser
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import markdown
+import pytest
+
+from model import metrics, report
+from pipeline.config import Architecture, ReportConfig
+from pipeline.errors import DataError
+
+HELD_OUT = {
+    "step": 450,
+    "sequences": 280,
+    "masked_words": 4941,
+    "mlm_loss": 5.21,
+    "mlm_accuracy": 0.124,
+    "nsp_loss": 0.69,
+    "nsp_accuracy": 0.543,
+    "baselines": {
+        "most_frequent_token_id": 9,
+        "most_frequent_token_accuracy": 0.0465,
+        "nsp_majority_accuracy": 0.532,
+    },
+}
+
+
+def pretrained(folder: Path, sentence_task: str = "nsp") -> Path:
+    folder.mkdir(parents=True)
+    plain = Architecture(layers=2, hidden=192, heads=4).plain()
+    described = {"architecture": plain, "vocabulary_size": 6000, "sentence_task": sentence_task}
+    (folder / "config.json").write_text(json.dumps(described))
+    rows: list[dict[str, Any]] = []
+    nsp = sentence_task == "nsp"
+    for step in range(10, 460, 10):
+        loss = 5.0 + 4 / (1 + step / 60)
+        sentences = {"nsp_loss": 0.7 if nsp else None, "nsp_accuracy": 0.5 + step / 9000 if nsp else None}
+        words = {"loss": loss + 0.7, "mlm_loss": loss, "mlm_accuracy": 0.13 - 0.1 / (1 + step / 60)}
+        rows.append({"step": step, **words, **sentences})
+        if step % 100 == 0 or step == 450:
+            scores = {**words, "mlm_loss": loss + 0.05, **sentences}
+            del scores["loss"]
+            rows.append({"step": step, "held_out": scores})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    held_out = HELD_OUT if nsp else {**HELD_OUT, "nsp_loss": None, "nsp_accuracy": None}
+    (folder / "held_out.json").write_text(json.dumps(held_out))
+    return folder
+
+
+def finetuned(
+    folder: Path,
+    title: str,
+    *,
+    ours: list[float],
+    untrained: float | None,
+    tfidf: float | None,
+    tests: int = 2000,
+    labels: tuple[str, ...] = ("no", "yes"),
+    metric: str = "accuracy",
+    test_labels: bool = True,
+) -> Path:
+    folder.mkdir(parents=True)
+
+    def scored(value: float) -> dict[str, Any]:
+        return {
+            "dev": {metric: value - 0.02, "cross_entropy": 0.3},
+            "test": {metric: value} if test_labels else None,
+        }
+
+    def summary(values: list[float]) -> dict[str, Any]:
+        found = {}
+        for part, less in (("dev", 0.02), ("test", 0.0)):
+            spread = metrics.spread([value - less for value in values])
+            found[part] = {metric: vars(spread)} if part == "dev" or test_labels else None
+        return found
+
+    baselines: dict[str, Any] = {"majority": {"label": labels[0], **scored(0.5)}}
+    if untrained is not None:
+        baselines["untrained"] = {"seeds": [], "summary": summary([untrained])}
+    if tfidf is not None:
+        baselines["tfidf"] = scored(tfidf)
+    count = len(labels)
+    scores = {
+        "task": "x",
+        "title": title,
+        "kind": "classification",
+        "metric": metric,
+        "labels": list(labels),
+        "sizes": {"train": 4920, "dev": 560, "test": tests},
+        "truncated": {"train": 2810, "dev": 0, "test": 0},
+        "hyperparameters": {
+            "learning_rate": 1e-3,
+            "epochs": 1,
+            "batch_size": 32,
+            "max_length": 64,
+            "warmup": 0.1,
+            "weight_decay": 0.01,
+            "dropout": 0.0,
+            "precision": "fp32",
+            "pooling": "mean",
+            "seeds": 2,
+            "seed": 42,
+        },
+        "seeds": [{"seed": 42 + n, "best_epoch": 1, **scored(value)} for n, value in enumerate(ours)],
+        "summary": summary(ours),
+        "published_seed": 42,
+        "confusion": {
+            "part": "test",
+            "counts": [
+                [tests // count - 9 * a if a == b else 3 * ((a + b) % 4) for b in range(count)] for a in range(count)
+            ],
+        },
+        "baselines": baselines,
+    }
+    (folder / "scores.json").write_text(json.dumps(scores))
+    rows = [
+        {"step": step, "run_step": step, "network": network, "seed": 42, "loss": 2 / (1 + step / rate)}
+        for network, rate in (("pretrained", 20), ("untrained", 40))
+        for step in range(20, 160, 20)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def not_run(folder: Path, title: str = "CoLA") -> Path:
+    folder.mkdir(parents=True)
+    wanted = {"task": "cola", "title": title, "why": "the recipe names no files for it", "wants": ["train: train.tsv"]}
+    (folder / "not_run.json").write_text(json.dumps(wanted))
+    return folder
+
+
+def contamination(folder: Path, *tasks: str, words: str = "one two three") -> Path:
+    folder.mkdir(parents=True)
+    sample = [{"example_id": "test:7", "words": words, "doc_id": "enwiki:12"}]
+    entry = {"part": "test", "texts": 2000, "measurable": 1500, "touched": 3, "share": 0.002, "sample": sample}
+    (folder / "contamination.json").write_text(json.dumps({"ngram_words": 13, "tasks": dict.fromkeys(tasks, entry)}))
+    return folder
+
+
+def make(base: Path, tasks: dict[str, Path], nsp: str = "nsp", words: str = "one two three", **config: str) -> Path:
+    out = base / "out"
+    out.mkdir()
+    inputs = {
+        "pretrained": pretrained(base / "pretrained", nsp),
+        "contamination": contamination(base / "contamination", *tasks, words=words),
+        **{f"finetuned_{task}": folder for task, folder in tasks.items()},
+    }
+    statistics = report.make_report(inputs, ReportConfig(recipe="demo", tasks=tuple(tasks), **config), out)
+    (base / "statistics.json").write_text(json.dumps(statistics))
+    return out
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("demo")
+    topics = ("acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade")
+    tasks = {
+        "r8": finetuned(
+            base / "r8", "Reuters R8", ours=[0.941, 0.937, 0.94], untrained=0.939, tfidf=0.968, labels=topics
+        ),
+        "books": finetuned(base / "books", "Book excerpts", ours=[0.83], untrained=0.60, tfidf=0.81, tests=150),
+        "sst2": finetuned(
+            base / "sst2", "SST-2", ours=[0.8], untrained=0.82, tfidf=None, tests=1821, test_labels=False
+        ),
+        "cola": not_run(base / "cola"),
+    }
+    return make(base, tasks, description="Tiny BERT.")
+
+
+def test_numbers(demo: Path) -> None:
+    found = json.loads((demo / "report.json").read_text())
+    r8, books, sst2, cola = found["tasks"]
+    assert r8["rows"][0] == {
+        "part": "test",
+        "examples": 2000,
+        "ours": 94.0,
+        "lowest": 93.7,
+        "highest": 94.1,
+        "seeds": [94.1, 93.7, 94.0],
+        "untrained": 93.9,
+        "tfidf": 96.8,
+        "majority": 50.0,
+    }
+    assert [row["part"] for row in r8["rows"]] == ["test", "dev"]
+    assert [row["part"] for row in sst2["rows"]] == ["dev"]  # its test labels are not known
+    assert r8["contamination"]["touched"] == 3
+    assert cola["wants"] == ["train: train.tsv"]
+    assert {row["system"] for row in cola["published"]} >= {"BERT-base", "BERT-large"}
+    by_part = {(row["system"], row["split"]): row["difference"] for row in sst2["published"]}
+    assert by_part["BERT-base", "dev"] == pytest.approx(78.0 - 92.7)
+    assert by_part["BERT-base", "test"] is None  # dev is not compared with test
+    assert books["published"] == []
+
+
+def test_words_say_when_pretraining_did_not_help(demo: Path) -> None:
+    words = json.loads((demo / "report.json").read_text())["in_words"]
+    masked, pairs, r8, books, sst2, together, missing = words
+    assert "guesses 12.4 % of the masked words: 2.7 times as many as always guessing" in masked
+    assert "not measurably more than" in pairs  # 54.3 against 53.2 % of 280 pairs
+    # 94.0 and 93.9 % of 2,000: 1.96 · √((0.94 · 0.06 + 0.939 · 0.061) / 2000) = 1.5 points
+    assert "made no measurable difference" in r8
+    assert "a difference of 0.1 is within chance (up to 1.5)" in r8
+    assert "knows no word order, gets more: 96.8" in r8
+    assert "Pretraining helped: the same network without it gets 60.0" in books
+    assert "gets as much, within chance: 81.0" in books
+    assert sst2.startswith("SST-2: 78.0 points of accuracy on dev.")
+    assert together == "So pretraining helped measurably on 1 of 3 tasks: Book excerpts."
+    assert missing.startswith("1 task was not run")
+
+
+@pytest.mark.parametrize(
+    ("ours", "untrained", "said"),
+    [(0.90, 0.95, "hurt"), (0.95, 0.90, "helped"), (0.95, 0.945, "same"), (0.95, None, None)],
+)
+def test_verdict(ours: float, untrained: float | None, said: str | None) -> None:
+    row = {
+        "part": "test",
+        "examples": 1000,
+        "ours": 100 * ours,
+        "lowest": 100 * ours,
+        "highest": 100 * ours,
+        "untrained": None if untrained is None else 100 * untrained,
+        "tfidf": None,
+    }
+    found = report.verdict(row, "accuracy")
+    assert found["pretraining"] == said
+    assert found["tfidf"] is None
+
+
+def test_when_nothing_helps_the_held_out_curve_is_named(tmp_path: Path) -> None:
+    tasks = {"a": finetuned(tmp_path / "a", "A", ours=[0.9], untrained=0.9, tfidf=0.95)}
+    out = make(tmp_path, tasks)
+    last = json.loads((out / "report.json").read_text())["in_words"][-1]
+    assert "on none of these tasks did pretraining help measurably" in last
+    assert "held-out curve" in last
+
+
+def test_markdown_tables_hold_together(demo: Path) -> None:
+    text = (demo / "report.md").read_text()
+    rendered = markdown.markdown(text, extensions=["tables"])
+    for title in ("Reuters R8", "Book excerpts", "SST-2", "CoLA"):
+        assert f"<td>{title}</td>" in rendered
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        widths = {len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1, table
+    assert "| 94.0 | 93.7–94.1 | 3 | 93.9 | 96.8 | 50.0 | 3 of 1,500 (0.2 %) |" in text
+    assert "train: train.tsv" in text
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_page(out: Path) -> Page:
+    page = Page()
+    page.feed((out / "report.html").read_text())
+    return page
+
+
+def test_page_stands_alone_and_shows_every_plot(demo: Path) -> None:
+    page = read_page(demo)
+    # four curves of pretraining, the comparison, and the loss of each task that ran
+    assert page.tags.count("svg") == 4 + 1 + 3
+    assert len(page.ids) == len(set(page.ids))
+    source = (demo / "report.html").read_text()
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert "#010203" not in source
+    assert "url(http" not in source
+    assert len(source) < 400_000
+
+
+def test_the_same_bytes_again(demo: Path) -> None:
+    base = demo.parent
+    inputs = {"pretrained": base / "pretrained", "contamination": base / "contamination"}
+    tasks = ("r8", "books", "sst2", "cola")
+    again = base / "again"
+    again.mkdir()
+    inputs |= {f"finetuned_{task}": base / task for task in tasks}
+    report.make_report(inputs, ReportConfig(recipe="demo", description="Tiny BERT.", tasks=tasks), again)
+    for name in ("report.html", "report.md", "report.json"):
+        assert (again / name).read_bytes() == (demo / name).read_bytes()
+
+
+HOSTILE = '<script>alert("1")</script> | `x` **b** [l](javascript:0) $\\frac{1}$ & ü\n# h'
+
+
+def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
+    tasks = {
+        "a": finetuned(tmp_path / "a", HOSTILE, ours=[0.9], untrained=0.9, tfidf=0.9, labels=(HOSTILE, "ok")),
+        "b": not_run(tmp_path / "b", HOSTILE),
+    }
+    out = make(tmp_path, tasks, words=HOSTILE, description=HOSTILE)
+    page = read_page(out)
+    assert "script" not in page.tags
+    assert page.text.count(HOSTILE.split("\n")[0]) >= 6
+    rendered = markdown.markdown((out / "report.md").read_text(), extensions=["tables"])
+    for markup in ("<script", "<strong>", "<a ", "<code>", "<h1>h"):
+        assert markup not in rendered
+    assert rendered.count("alert(") >= 4
+    widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
+    assert widths and set(widths) <= {11, 3}  # a title with | stays in its own cell
+
+
+def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
+    out = make(tmp_path, {}, nsp="none")
+    text = (out / "report.md").read_text()
+    assert "sentence pairs" not in text
+    assert "## Tasks" not in text
+    assert read_page(out).tags.count("svg") == 2
+
+
+def test_statistics_for_the_ui(demo: Path) -> None:
+    statistics = json.loads((demo.parent / "statistics.json").read_text())
+    assert statistics["tasks_not_run"] == 1
+    assert statistics["r8_accuracy"] == 94.0
+    assert [row["score"] for row in statistics["table"]] == [94.0, 83.0, 78.0, "not run"]
+    assert len({tuple(row) for row in statistics["table"]}) == 1  # every row has the columns of the first
+    assert statistics["table"][2]["published"] == "92.7 (BERT-base)"
+
+
+def test_a_missing_input_is_named(tmp_path: Path) -> None:
+    inputs = {"pretrained": pretrained(tmp_path / "p"), "contamination": contamination(tmp_path / "c")}
+    with pytest.raises(DataError, match="no input finetuned_rte"):
+        report.make_report(inputs, ReportConfig(recipe="demo", tasks=("rte",)), tmp_path)
+    (tmp_path / "p" / "held_out.json").unlink()
+    with pytest.raises(DataError, match=r"held_out\.json can't be read"):
+        report.make_report(inputs, ReportConfig(recipe="demo"), tmp_path)
