@@ -3,14 +3,11 @@
 Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipeline, `pipeline.shards_beam`.
 """
 
-import contextvars
 import json
 import shutil
 import tempfile
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipeline import progress
-from pipeline.config import ShardsConfig
+from pipeline import beam_process, progress
+from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import DataError, StoreError
 from pipeline.instances import Control
 from pipeline.schemas import iter_batches, part_files
@@ -34,6 +31,7 @@ STAGE = Stage(
     sources=(
         "pipeline/shards.py",
         "pipeline/shards_beam.py",
+        "pipeline/beam_process.py",
         "pipeline/shard_schema.py",
         "pipeline/instances.py",
         "pipeline/pairs.py",
@@ -69,6 +67,32 @@ class Corpus:
     characters: int
     visits: float
     """characters, in train each as often as its document's `repeat` says"""
+
+
+class Part(Frozen):
+    """How train or held_out is made."""
+
+    pools: int
+    passes: int
+    files: int
+
+
+class Plan(Frozen):
+    """All that the Beam pipeline must know. Folders are absolute."""
+
+    documents: Path
+    vocabulary: Path
+    scratch: Path
+    out: Path
+    config: ShardsConfig
+    control: Control
+    parts: dict[str, Part]
+    row_groups: tuple[tuple[str, int], ...]
+    """(file name, number) of all row groups of the documents"""
+    beam: BeamSettings
+    workers: int
+    bucket_rows: int = 65_536
+    """rows of a shard that are sorted in memory at once"""
 
 
 def measure(documents: Path) -> dict[str, Corpus]:
@@ -123,7 +147,6 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
         RecipeError: the Beam settings ask for a mode that loses data.
         StoreError: the disk can't hold what is forecast.
     """
-    from pipeline import shards_beam
     from pipeline.tokenizer import SPECIAL_TOKENS, load
 
     corpora = measure(inputs["documents"])
@@ -132,7 +155,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     for left in out.glob(".scratch-*"):  # of a run that was killed
         shutil.rmtree(left)
     scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
-    plan = shards_beam.Plan(
+    beam = settings().beam
+    plan = Plan(
         documents=inputs["documents"].resolve(),
         vocabulary=inputs["wordpiece_vocab"].resolve(),
         scratch=scratch,
@@ -140,19 +164,19 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
         config=config,
         control=Control(len(tokenizer.vocabulary), tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id),
         parts={
-            part: shards_beam.Part(pools(corpus), passes(part, config), config.files if part == "train" else 1)
+            part: Part(pools=pools(corpus), passes=passes(part, config), files=config.files if part == "train" else 1)
             for part, corpus in corpora.items()
         },
+        row_groups=tuple(
+            (path.name, group)
+            for path in part_files(inputs["documents"])
+            for group in range(pq.read_metadata(path).num_row_groups)
+        ),
+        beam=beam,
+        workers=useful_workers(beam, corpora, config),
     )
-    row_groups = [
-        (path.name, group)
-        for path in part_files(plan.documents)
-        for group in range(pq.read_metadata(path).num_row_groups)
-    ]
-    beam = settings().beam
     try:
-        with _progress(scratch, plan.parts, len(row_groups)):
-            shards_beam.run(plan, row_groups, beam, useful_workers(beam, corpora, config))
+        beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, _progress(plan))
         found = statistics(scratch / "statistics", plan.parts, corpora, config)
     except BaseException:
         for part in PARTS:
@@ -188,36 +212,27 @@ def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: Sh
     return min(beam.workers, 1 + int(work / WORK_PER_WORKER))
 
 
-@contextmanager
-def _progress(scratch: Path, parts: Mapping[str, Any], row_groups: int) -> Iterator[None]:
-    """Report the files that the pipeline has finished; Beam itself says nothing until the end."""
-    stop = threading.Event()
+def _progress(plan: Plan) -> Callable[[], None]:
+    """Reports the files that the pipeline has finished; Beam itself says nothing until the end."""
     steps = (
-        ("tokens/*.arrow", row_groups, "row groups tokenised"),
-        ("pieces/*.arrow", sum(part.pools * part.passes for part in parts.values()), "passes over pools"),
-        ("statistics/shard-*.json", sum(part.files for part in parts.values()), "shards"),
+        ("tokens/*.arrow", len(plan.row_groups), "row groups tokenised"),
+        ("pieces/*.arrow", sum(part.pools * part.passes for part in plan.parts.values()), "passes over pools"),
+        ("statistics/shard-*.json", sum(part.files for part in plan.parts.values()), "shards"),
     )
+    seen: dict[str, int] = {}
 
-    def watch() -> None:
-        seen: dict[str, int] = {}
-        while not stop.wait(1):
-            for pattern, total, unit in steps:
-                done = sum(1 for _ in scratch.glob(pattern))
-                if done != seen.get(unit, 0):
-                    seen[unit] = done
-                    progress.report(done, max(done, total), unit)
+    def report() -> None:
+        for pattern, total, unit in steps:
+            done = sum(1 for _ in plan.scratch.glob(pattern))
+            if done != seen.get(unit, 0):
+                seen[unit] = done
+                progress.report(done, max(done, total), unit)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(watch,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return report
 
 
 def statistics(
-    scratch: Path, parts: Mapping[str, Any], corpora: Mapping[str, Corpus], config: ShardsConfig
+    scratch: Path, parts: Mapping[str, Part], corpora: Mapping[str, Corpus], config: ShardsConfig
 ) -> dict[str, Any]:
     """Add up what the pipeline counted (files of `scratch`)."""
     counted: dict[str, Counter[str]] = {part: Counter() for part in PARTS}

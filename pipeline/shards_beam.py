@@ -10,13 +10,10 @@ The payload goes through files in a scratch folder that every worker must see. A
 content depends on nothing else, and it appears by one rename: a bundle that runs twice writes the same file twice.
 """
 
-import errno
 import json
-import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,17 +24,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipeline.config import ShardsConfig
-from pipeline.errors import BertError, DataError, RecipeError, StoreError
+from pipeline.atomic import explained
+from pipeline.beam_process import leave_note
+from pipeline.errors import BertError, RecipeError
 from pipeline.instances import Control, build_pass, scratch_schema
 from pipeline.pairs import Pool
 from pipeline.settings import BeamSettings
 from pipeline.shard_schema import flat, id_type, shard_schema
+from pipeline.shards import Plan
 from pipeline.streams import stable_hash
 from pipeline.tokenizer import load
 
-BUCKET_ROWS = 65_536
-"""Rows of a shard that are sorted in memory at once."""
 GROUP_ROWS = 16_384
 """Rows of a row group of a shard file."""
 
@@ -46,62 +43,28 @@ Reference = tuple[str, int, int]
 """(file in scratch, first row, number of rows)"""
 
 
-@dataclass(frozen=True)
-class Part:
-    """Train or held_out: how it is made."""
-
-    pools: int
-    passes: int
-    files: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that a worker must know. Folders are absolute."""
-
-    documents: Path
-    vocabulary: Path
-    scratch: Path
-    out: Path
-    config: ShardsConfig
-    control: Control
-    parts: Mapping[str, Part]
-
-
-def run(plan: Plan, row_groups: Sequence[tuple[str, int]], settings: BeamSettings, workers: int) -> None:
-    """Make the shard files of `plan` from these row groups (file name, number).
+def run(plan_json: str) -> None:
+    """Make the shard files of a `pipeline.shards.Plan`.
 
     Raises:
         RecipeError: the settings ask for a mode that loses data.
-        BertError: as a stage of the pipeline raised it.
     """
-    options = pipeline_options(settings, workers)
+    plan = Plan.model_validate_json(plan_json)
+    options = pipeline_options(plan.beam, plan.workers)
     for folder in ("tokens", "pools", "pieces", "statistics"):
-        (plan.scratch / folder).mkdir(parents=True)
+        (plan.scratch / folder).mkdir()
     for part in plan.parts:
         (plan.out / part).mkdir(exist_ok=True)
-    try:
-        with beam.Pipeline(options=options) as pipeline:
-            build(pipeline, plan, row_groups)
-    except Exception as error:
-        failed = plan.scratch / "error.json"
-        if failed.exists():
-            note = json.loads(failed.read_text(encoding="utf-8"))
-            raise ERRORS[note["kind"]](note["what"], note["todo"]) from None
-        if "Channel closed prematurely" in str(error):
-            raise BertError(
-                "A Beam worker process died while it made shards", "It may have run out of memory: run again, if need "
-                "be with fewer workers (beam.workers in settings.yaml)."
-            ) from None  # fmt: skip
-        raise
+    with beam.Pipeline(options=options) as pipeline:
+        build(pipeline, plan)
 
 
-def build(pipeline: beam.Pipeline, plan: Plan, row_groups: Sequence[tuple[str, int]]) -> None:
+def build(pipeline: beam.Pipeline, plan: Plan) -> None:
     """Add the transforms to a pipeline."""
     shards = [(name, shard) for name, part in plan.parts.items() for shard in range(part.files)]
     pieces = (
         pipeline
-        | "Row groups" >> beam.Create(row_groups)
+        | "Row groups" >> beam.Create(plan.row_groups)
         | "Spread row groups" >> beam.Reshuffle()
         | "Tokenise" >> beam.ParDo(Tokenise(plan))
         | "Group by pool" >> beam.GroupByKey()
@@ -252,7 +215,7 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     (part, number), found = element
     references = sorted(reference for reference in found if reference is not None)
     config, control = plan.config, plan.control
-    buckets = sum(rows for _, _, rows in references) // BUCKET_ROWS + 1
+    buckets = sum(rows for _, _, rows in references) // plan.bucket_rows + 1
     limits = [2**64 * bucket // buckets for bucket in range(buckets + 1)]
     schema = shard_schema(control.vocab_size, config.sentence_task)
     path = plan.out / part / f"shard-{number:05d}-of-{plan.parts[part].files:05d}.parquet"
@@ -294,23 +257,14 @@ def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-ERRORS: dict[str, type[BertError]] = {"DataError": DataError, "StoreError": StoreError}
-DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES}
-
-
 @contextmanager
 def _reported(plan: Plan) -> Iterator[None]:
-    """Leave a note of an error that a person can act on where `run` finds it; a runner passes only its text on."""
+    """Errors that a person can act on reach the stage."""
     try:
-        yield
-    except DataError as error:
-        _write_json(plan.scratch / "error.json", {"kind": "DataError", "what": error.what, "todo": error.todo})
-        raise
-    except OSError as error:
-        if error.errno in DISK:
-            what = f"{plan.out} can't be written: {os.strerror(error.errno)}"
-            todo = "Free space or move the store (home in settings.yaml), then run again."
-            _write_json(plan.scratch / "error.json", {"kind": "StoreError", "what": what, "todo": todo})
+        with explained(plan.out):
+            yield
+    except BertError as error:
+        leave_note(plan.scratch, error)
         raise
 
 

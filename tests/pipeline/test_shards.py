@@ -1,0 +1,413 @@
+"""The stage on a small corpus of made-up words, with real Beam workers."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import progress, shards
+from pipeline.config import ShardsConfig
+from pipeline.errors import BertError, DataError, RecipeError, StoreError
+from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
+from pipeline.settings import BeamSettings
+from pipeline.shard_schema import shard_schema
+from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
+from pipeline.shards_beam import pipeline_options
+from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
+
+WORDS = [f"{a}{b}{c}" for a in "bdgklmnprst" for b in "aeiou" for c in ("", "n", "s")]
+CONFIG = ShardsConfig(sequence_length=32, max_predictions_per_seq=5, dupe_factor=3, files=3)
+KEPT = ("train/shard-00000-of-00003.parquet", "held_out/shard-00000-of-00001.parquet")
+
+
+def documents(number=80):
+    rng = np.random.default_rng(8)
+    for i in range(number):
+        sentences = [" ".join(rng.choice(WORDS, rng.integers(1, 15))) + ".\n" for _ in range(rng.integers(1, 25))]
+        yield {
+            "doc_id": f"test:{i}",
+            "source": "test",
+            "text": "".join(sentences),
+            "split": "held_out" if i % 8 == 3 else "train",
+            "sentence_ends": np.cumsum([len(s) for s in sentences]).tolist(),
+            "repeat": 1.0,
+        }
+
+
+def write_vocabulary(folder):
+    folder.mkdir()
+    entries = [*SPECIAL_TOKENS, ".", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
+    (folder / "tokenizer.json").write_text(tokenizer_json(entries, lowercase=True, strip_accents=True))
+    return folder
+
+
+def write_documents(folder, rows):
+    folder.mkdir(parents=True)
+    write_parts(rows, DOCUMENTS_SCHEMA, folder)
+    return folder
+
+
+def beam_workers(monkeypatch, folder, workers):
+    """As many worker processes as this, however small the corpus is."""
+    settings = folder / f"settings-{workers}.yaml"
+    settings.write_text(f"beam: {{workers: {workers}}}\n")
+    monkeypatch.setenv("BERT_SETTINGS", str(settings))
+    monkeypatch.setattr(shards, "WORK_PER_WORKER", 1)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    return {
+        "documents": write_documents(folder / "documents", documents()),
+        "wordpiece_vocab": write_vocabulary(folder / "vocabulary"),
+    }
+
+
+@pytest.fixture
+def several_pools(monkeypatch):
+    """Pools far smaller than real ones: five for train."""
+    small_pools(monkeypatch)
+
+
+def small_pools(patch):
+    patch.setattr(shards, "POOL_DOCUMENTS", 14)
+    patch.setattr(shards, "POOL_CHARACTERS", 10)
+
+
+@pytest.fixture
+def same_process(monkeypatch):
+    """Spares the second it takes to start a process, where a test is about something else."""
+    from pipeline import shards_beam
+
+    monkeypatch.setattr("pipeline.beam_process.run", lambda _, plan, scratch, poll: shards_beam.run(plan))
+
+
+@pytest.fixture(scope="module")
+def built(inputs, tmp_path_factory):
+    """The shards made by one worker from several pools, and their statistics."""
+    out = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        small_pools(patch)
+        return out, build_shards(inputs, CONFIG, out)
+
+
+def files(out):
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+def rows(out, part):
+    return [row for path in sorted((out / part).glob("*")) for row in pq.read_table(path).to_pylist()]
+
+
+def test_files_and_columns(built):
+    out, _ = built
+    assert list(files(out)) == [KEPT[1], *(f"train/shard-0000{i}-of-00003.parquet" for i in range(3))]
+    for name in files(out):
+        assert pq.read_schema(out / name).equals(shard_schema(len(WORDS) + 6, "nsp"))
+
+
+def test_four_workers_and_other_input_files_give_the_same_bytes(built, inputs, several_pools, tmp_path, monkeypatch):
+    """The documents come in another order, in three files; the local runner uses four processes."""
+    reordered = tmp_path / "documents"
+    order = np.random.default_rng(9).permutation(80)
+    all_rows = list(documents())
+    for i in range(3):
+        part = write_documents(tmp_path / f"part{i}", [all_rows[j] for j in order[i::3]])
+        reordered.mkdir(exist_ok=True)
+        shutil.copy(part / "part-00000.parquet", reordered / f"part-0000{i}.parquet")
+    beam_workers(monkeypatch, tmp_path, 4)
+    heard = []
+    out = tmp_path / "out"
+    out.mkdir()
+    with progress.listen(lambda p: heard.append((p.unit, p.done, p.total))):
+        found = build_shards(inputs | {"documents": reordered}, CONFIG, out)
+    assert files(out) == files(built[0])
+    assert found == built[1]
+    assert ("row groups tokenised", 3, 3) in heard
+
+
+def test_golden_rows(built):
+    """Raise STAGE.version when this digest changes: the stage then gives other shards for equal input."""
+    text = json.dumps([rows(built[0], part) for part in ("train", "held_out")])
+    assert (
+        hashlib.sha256(text.encode()).hexdigest() == "dddb8bd643d1aad1c8a2c2ee91acff9a97c1b2bdc327b4cd243e0887e8dda5dd"
+    )
+
+
+def test_statistics_are_those_of_the_files(built):
+    out, found = built
+    both = rows(out, "train") + rows(out, "held_out")
+    assert found["instances"] == {"train": len(rows(out, "train")), "held_out": len(rows(out, "held_out"))}
+    assert found["documents"] == {"train": 70, "held_out": 10}
+    assert (found["dropped"], found["pools"]) == ({"no tokens": 0}, {"train": 5, "held_out": 1})
+    assert found["shards"] == {"train": 3, "held_out": 1}
+    assert sum(found["tokens"].values()) == sum(len(row["input_ids"]) for row in both)
+    assert found["mean_length"] == pytest.approx(np.mean([len(row["input_ids"]) for row in both]))
+    assert found["padding_fraction"] == pytest.approx(1 - found["mean_length"] / 32)
+    masked = [
+        (row["input_ids"][position], original)
+        for row in both
+        for position, original in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True)
+    ]
+    assert found["masked_fraction"] == pytest.approx(len(masked) / sum(found["tokens"].values()))
+    assert found["mask_share"] == pytest.approx(sum(now == 4 for now, _ in masked) / len(masked))
+    assert found["keep_share"] == pytest.approx(sum(now == was for now, was in masked) / len(masked))
+    assert found["mask_share"] + found["keep_share"] + found["random_share"] == pytest.approx(1)
+    labels = [row["next_sentence_label"] for row in both]
+    assert found["random_next_fraction"] == pytest.approx(np.mean(labels))
+    assert found["next_sentence_fraction"] == pytest.approx(1 - np.mean(labels))
+    longer, one = len(labels) - found["one_sentence_chunks"], found["one_sentence_chunks"]
+    assert one > 0
+    # every chunk of one sentence is random
+    assert found["random_next_fraction_of_longer_chunks"] * longer + one == pytest.approx(sum(labels))
+    assert found["random_next_fraction_of_longer_chunks"] == pytest.approx(0.5, abs=4 * 0.5 / longer**0.5)
+
+
+def test_every_instance_is_text_of_the_documents_that_it_names(built, inputs):
+    tokenizer = load(inputs["wordpiece_vocab"])
+    texts = {}
+    split = {}
+    for row in documents():
+        starts = [0, *row["sentence_ends"]]
+        ids = tokenizer.encode_ids([row["text"][a:b] for a, b in zip(starts, row["sentence_ends"], strict=False)])
+        texts[row["doc_id"]] = " " + " ".join(map(str, np.concatenate(ids))) + " "
+        split[row["doc_id"]] = row["split"]
+    seen = {"train": set(), "held_out": set()}
+    for part in seen:
+        for row in rows(built[0], part):
+            ids = row["input_ids"]
+            for position, original in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+                ids[position] = original
+            start = row["token_type_start"]
+            a, b = ids[1 : start - 1], ids[start:-1]
+            assert (ids[0], ids[start - 1], ids[-1]) == (2, 3, 3)
+            assert len(ids) <= 32
+            assert not {2, 3, 4} & {*a, *b}
+            if row["next_sentence_label"]:
+                first, last = row["documents"]
+                assert first != last
+                assert f" {' '.join(map(str, a))} " in texts[first]
+                assert f" {' '.join(map(str, b))} " in texts[last]
+            else:
+                (only,) = row["documents"]
+                assert f" {' '.join(map(str, a))} " in texts[only]
+                assert f" {' '.join(map(str, b))} " in texts[only]
+            seen[part] |= set(row["documents"])
+    assert {split[doc_id] for doc_id in seen["train"]} == {"train"}
+    assert seen["held_out"] == {doc_id for doc_id, part in split.items() if part == "held_out"}
+    assert len(seen["train"]) == 70
+
+
+def test_rows_are_shuffled_over_and_within_shards(built):
+    where = {}
+    same = []
+    for number, path in enumerate(sorted((built[0] / "train").glob("*"))):
+        first = [row["documents"][0] for row in pq.read_table(path).to_pylist()]
+        same += [a == b for a, b in pairwise(first)]
+        for doc_id in first:
+            where.setdefault(doc_id, []).append(number)
+    assert np.mean(same) < 0.06  # one in seventy by chance, longer documents more often
+    many = [set(numbers) for numbers in where.values() if len(numbers) > 15]
+    assert len(many) > 30
+    assert sum(numbers == {0, 1, 2} for numbers in many) > 0.95 * len(many)
+
+
+def test_another_seed_gives_other_shards(built, inputs, same_process, tmp_path):
+    build_shards(inputs, CONFIG.model_copy(update={"seed": 1}), tmp_path)
+    assert not set(files(built[0]).values()) & set(files(tmp_path).values())
+
+
+def test_a_shard_sorted_piece_by_piece_is_the_same(built, inputs, several_pools, same_process, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "Plan", partial(Plan, bucket_rows=50))
+    build_shards(inputs, CONFIG, tmp_path)
+    assert rows(tmp_path, "train") == rows(built[0], "train")
+
+
+def test_without_a_sentence_task(inputs, same_process, tmp_path):
+    found = build_shards(inputs, CONFIG.model_copy(update={"sentence_task": "none"}), tmp_path)
+    assert "random_next_fraction" not in found
+    assert set(pq.read_schema(tmp_path / KEPT[0]).names) == {
+        "input_ids", "masked_lm_positions", "masked_lm_ids", "documents"
+    }  # fmt: skip
+    # three passes over each document, nothing cut off, nothing twice
+    tokenizer = load(inputs["wordpiece_vocab"])
+    text = sum(len(tokenizer.encode_ids([row["text"]])[0]) for row in documents() if row["split"] == "train")
+    assert found["tokens"]["train"] - 2 * found["instances"]["train"] == 3 * text
+
+
+def test_documents_without_a_known_token_are_counted_and_weight_is_obeyed(inputs, same_process, tmp_path):
+    changed = [row | {"repeat": 2.0 if row["split"] == "train" else 5.0} for row in documents()]
+    empty = changed[0] | {"doc_id": "test:empty", "text": " \n ", "sentence_ends": [3]}
+    folder = write_documents(tmp_path / "documents", [empty, *changed])
+    none = CONFIG.model_copy(update={"sentence_task": "none", "short_seq_prob": 0.0, "dupe_factor": 1})
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = build_shards(inputs, none, tmp_path / "one")
+    two = build_shards(inputs | {"documents": folder}, none, tmp_path / "two")
+    assert two["dropped"] == {"no tokens": 1}
+    assert two["instances"]["train"] == 2 * one["instances"]["train"]
+    assert two["instances"]["held_out"] == one["instances"]["held_out"]  # held-out text is passed over once
+
+
+# ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BUILD = """
+import sys, time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from pipeline import shards
+from pipeline.config import ShardsConfig
+documents, vocabulary, out = map(Path, sys.argv[1:])
+config = ShardsConfig.model_validate_json(sys.stdin.read())
+shards.build_shards({"documents": documents, "wordpiece_vocab": vocabulary}, config, out)
+"""
+
+
+def start_build(inputs, config, out):
+    out.mkdir(exist_ok=True)
+    two_workers = "from pipeline import shards; shards.WORK_PER_WORKER = 1" + BUILD
+    command = [sys.executable, "-c", two_workers, inputs["documents"], inputs["wordpiece_vocab"], out]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child.stdin.write(config.model_dump_json())
+    child.stdin.close()
+    child.stdin = None
+    return child
+
+
+def wait_for(out, pattern, child):
+    limit = time.monotonic() + 60
+    while not list(out.glob(pattern)):
+        assert child.poll() is None, child.stderr.read()
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def test_a_run_after_kill_9_gives_the_same(built, inputs, several_pools, tmp_path):
+    many = CONFIG.model_copy(update={"dupe_factor": 60})
+    child = start_build(inputs, many, tmp_path)
+    wait_for(tmp_path, ".scratch-*/pieces/*", child)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stderr.close()
+    assert list(tmp_path.glob(".scratch-*"))
+    build_shards(inputs, CONFIG, tmp_path)
+    assert files(tmp_path) == files(built[0])
+
+
+def test_a_worker_that_dies_ends_the_run_and_leaves_nothing(inputs, tmp_path):
+    child = start_build(inputs, CONFIG.model_copy(update={"dupe_factor": 400}), tmp_path)
+    wait_for(tmp_path, ".scratch-*/pieces/*", child)
+    workers = [p for p in psutil.Process(child.pid).children(recursive=True) if not p.children()]
+    assert len(workers) == 2
+    os.kill(workers[0].pid, signal.SIGKILL)
+    _, error = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "A Beam worker process died" in error
+    assert list(tmp_path.iterdir()) == []
+    gone, alive = psutil.wait_procs(workers, timeout=5)
+    assert (len(gone), alive) == (2, [])
+
+
+def test_a_document_without_another_is_refused_from_within_a_worker(inputs, tmp_path):
+    alone = [row for i, row in enumerate(documents()) if row["split"] == "train" or i == 3]
+    folder = write_documents(tmp_path / "documents", alone)
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(DataError, match="test:3 is the only document"):
+        build_shards(inputs | {"documents": folder}, CONFIG, out)
+    assert list(out.iterdir()) == []
+
+
+def test_a_part_without_documents_is_refused(inputs, tmp_path):
+    folder = write_documents(tmp_path / "documents", [row for row in documents() if row["split"] == "train"])
+    with pytest.raises(DataError, match="no held_out documents"):
+        build_shards(inputs | {"documents": folder}, CONFIG, tmp_path)
+
+
+def test_a_file_size_limit_is_named(inputs, tmp_path):
+    """As a full disk: the write fails in the middle."""
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n" + BUILD
+    command = [sys.executable, "-c", code, inputs["documents"], inputs["wordpiece_vocab"], tmp_path]
+    ended = subprocess.run(command, input=CONFIG.model_dump_json(), capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "StoreError" in ended.stderr
+    assert "ulimit -f" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_small_a_disk_is_refused_before_the_run(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "BYTES_PER_TOKEN", 1e15)
+    with pytest.raises(StoreError, match="need about .* are free"):
+        build_shards(inputs, CONFIG, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (BeamSettings(options={"direct_running_mode": "multi_threading"}), "multi_threading loses elements"),
+        (BeamSettings(runner="DaskRunner"), "DaskRunner reports success"),
+        (BeamSettings(runner="apache_beam.runners.dask.dask_runner.DaskRunner"), "DaskRunner reports success"),
+    ],
+)
+def test_modes_that_lose_data_are_refused(settings, reason):
+    with pytest.raises(RecipeError, match=reason) as refused:
+        pipeline_options(settings, 2)
+    assert isinstance(refused.value, BertError)
+    assert refused.value.todo
+
+
+def test_runner_and_options_are_passed_on():
+    flink = BeamSettings(runner="FlinkRunner", options={"flink_master": "localhost:8081", "parallelism": 8})
+    options = pipeline_options(flink, 2).get_all_options()
+    assert (options["runner"], options["flink_master"], options["parallelism"]) == ("FlinkRunner", "localhost:8081", 8)
+    local = pipeline_options(BeamSettings(), 3).get_all_options()
+    assert (local["direct_running_mode"], local["direct_num_workers"]) == ("multi_processing", 3)
+    assert pipeline_options(BeamSettings(), 1).get_all_options()["direct_running_mode"] == "in_memory"
+
+
+# ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pools_follow_from_the_corpus():
+    assert pools(Corpus(160, 3_000_000, 3e6)) == 1  # a small corpus is one pool
+    assert pools(Corpus(1_000_000, 2_400_000_000, 2.4e9)) == 150  # 16 million characters each
+    assert pools(Corpus(5_000, 2_000_000_000, 2e9)) == 19  # long books: 256 documents each
+
+
+def test_small_work_gets_fewer_workers():
+    many = BeamSettings(workers=16)
+    small, large = Corpus(160, 3_000_000, 3e6), Corpus(10**6, 10**10, 1e10)
+    assert useful_workers(many, {"train": small, "held_out": small}, CONFIG) == 1
+    assert useful_workers(many, {"train": large, "held_out": small}, CONFIG) == 16
+
+
+def test_forecast_is_near_what_was_measured():
+    # pairs_corpus, dupe 5 (facts of google-research/bert's own run): 20.34 MB → 27.8 million tokens, 237,154 instances
+    corpus = Corpus(1194, 20_338_374, 20_338_374.0)
+    asked = ShardsConfig(sequence_length=128, max_predictions_per_seq=20, dupe_factor=5)
+    expected = forecast({"train": corpus}, asked)
+    assert expected["tokens"] == pytest.approx(27_808_813, rel=0.1)
+    assert expected["instances"] == pytest.approx(237_154, rel=0.1)
+
+
+def test_the_stage_module_is_light():
+    code = "import sys, pipeline.shards, pipeline.shard_schema; print({'apache_beam', 'tokenizers'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "set()"
+    assert Path(shards.__file__).name in {Path(source).name for source in shards.STAGE.sources}
