@@ -31,7 +31,6 @@ STAGE = Stage(
     sources=(
         "pipeline/shards.py",
         "pipeline/shards_beam.py",
-        "pipeline/beam_process.py",
         "pipeline/shard_schema.py",
         "pipeline/instances.py",
         "pipeline/pairs.py",
