@@ -104,6 +104,10 @@ def _dagster_runs() -> Check:
     """Runs that Dagster believes alive and whose process is dead."""
     if not (settings().dagster_home_path / "dagster.yaml").exists():
         return _check("dagster", "ok", "no run yet")
+    if not os.access(settings().dagster_home_path, os.W_OK):
+        return _check(
+            "dagster", "warning", f"{settings().dagster_home_path} is read-only", "Its runs can't be looked at."
+        )
     from assets.dagster_home import end_dead_runs, instance
 
     with instance() as opened:

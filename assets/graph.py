@@ -79,12 +79,7 @@ def find(path: str) -> tuple[dict[str, Node], Node | None]:
     Raises RecipeError naming what exists, or with the recipe's own error.
     """
     name, _, asset = path.partition("/")
-    loaded = load()
-    if name in loaded.errors:
-        raise loaded.errors[name]
-    if name not in loaded.recipes:
-        raise RecipeError(f"there is no recipe {name!r}", f"Recipes: {', '.join(sorted(loaded.recipes)) or 'none'}.")
-    graph = nodes(loaded.recipes[name])
+    graph = nodes(load().get(name))
     if not asset:
         return graph, None
     if asset not in graph:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from assets.asset import FORCE, PROCESS, RECIPE, check_results, metadata_of
 from assets.dagster_home import end_dead_runs, instance
 from assets.definitions import WIRING, definitions
 from assets.plan import plan
+from pipeline.atomic import explained
 from pipeline.build import Node, needed, open_store, settle
 from pipeline.errors import BertError
 from pipeline.owners import Owner, held_lock
@@ -34,10 +36,11 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
     Raises BertError when nothing could be started.
     """
     store = open_store()
-    with (
-        instance() as opened,
-        held_lock(store.home / "locks" / f"run-{recipe}", waiting=say, what=f"bert run {recipe}"),
-    ):
+    with ExitStack() as held:
+        lock = store.home / "locks" / f"run-{recipe}"
+        with explained(lock):  # before Dagster's database is opened: a read-only or full disk is said here
+            held.enter_context(held_lock(lock, waiting=say, what=f"bert run {recipe}"))
+        opened = held.enter_context(instance())
         for ended in end_dead_runs(opened, recipe):
             say(f"ended run {ended[:8]}: its process is dead")
         for swept in store.sweep():
