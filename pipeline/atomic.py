@@ -18,14 +18,21 @@ def canonical_json(value: Any) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, durably. Raises OSError; then the old content stands and no temporary file is left."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace `path` by `data`, durably. Raises OSError; then the old content stands and no temporary file is left.
+
+    A process that is killed may leave a temporary file; its name begins with a dot and `path`'s name.
+    """
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -40,9 +47,20 @@ def write_json(path: Path, value: Any) -> None:
     )
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and the parents that it lacks, durably. Raises OSError."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        fsync_folder(folder.parent)
+
+
 def rename_folder(source: Path, target: Path) -> None:
     """Rename a folder, durably. Raises OSError (ENOTEMPTY, EEXIST) when the target exists already."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     os.rename(source, target)
     fsync_folder(target.parent)
     fsync_folder(source.parent)
@@ -50,7 +68,7 @@ def rename_folder(source: Path, target: Path) -> None:
 
 def fsync_file(path: Path) -> None:
     """Make a file's content durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -84,8 +102,13 @@ def explain(error: OSError, path: Path) -> StoreError:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Within the block, errors of the operating system are StoreErrors about `path`."""
+    """Within the block, errors of the operating system about files are StoreErrors; `path` is named where they name none.
+
+    Others (a connection that was reset is an OSError too) pass as they are.
+    """
     try:
         yield
     except OSError as error:
+        if error.filename is None and error.errno not in _WAYS_OUT:
+            raise
         raise explain(error, path) from error

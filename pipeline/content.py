@@ -7,6 +7,7 @@ any other file is the SHA-256 of its bytes.
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,10 @@ import pyarrow.parquet as pq
 from pipeline.atomic import canonical_json, write_bytes
 from pipeline.errors import DataError
 
-BATCH_ROWS = 8192  # rows in memory at once while a Parquet file is digested
+BATCH_BYTES = 16 << 20  # about what is decoded at once while a Parquet file is digested
+BATCH_ROWS = 4096  # and never more rows than that
+READ_BYTES = 1 << 20  # of a column, so that a file of one huge row group is not read at once
+SETTLED_SECONDS = 2.0  # a file that was written less than this ago may be written again without a change of its times
 
 
 def content_digest(path: Path) -> str:
@@ -39,20 +43,34 @@ def key_of(stage: str, code_version: str, asked: Mapping[str, Any], inputs: Mapp
 
 def file_sha256(path: Path, cache: Path | None = None) -> str:
     """SHA-256 of a file's bytes. With a `cache` folder, a file that was hashed before and whose device, inode, size,
-    mtime and ctime are the same is not read again."""
+    mtime and ctime are the same is not read again.
+
+    Times of files are coarse (2 s at worst), so the hash of a file that was written a moment ago is not remembered.
+    """
     if cache is None:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    mark = fingerprint(path)
+    mark, now = fingerprint(path), time.time_ns()
     entry = cache / hashlib.sha256(str(path.resolve()).encode()).hexdigest()
     known = _read(entry)
-    if known.get("file") == mark:
+    if known.get("file") == mark and isinstance(known.get("sha256"), str):
         return str(known["sha256"])
     digest = file_sha256(path)
-    if fingerprint(path) == mark:  # else it changed while it was read
+    settled = now - max(mark[3:]) > SETTLED_SECONDS * 1e9
+    if settled and fingerprint(path) == mark:  # else it changed, or may have, while it was read
         with suppress(OSError):  # a cache that can't be written costs time, never an answer
             write_bytes(entry, canonical_json({"file": mark, "sha256": digest}))
     return digest
+
+
+def reference(path: Path, name: str, cache: Path | None = None) -> dict[str, Any]:
+    """How `references.json` describes a file that stays where it is: `name` is its relative path in the version.
+
+    Its digest is the one that the bytes would get, so that both forms give the same version.
+    """
+    sha256 = file_sha256(path, cache)
+    digest = {"digest": content_digest(path)} if path.suffix == ".parquet" else {}
+    return {"path": name, "size_bytes": path.stat().st_size, "sha256": sha256, **digest}
 
 
 def fingerprint(path: Path) -> list[int]:
@@ -73,18 +91,21 @@ def _read(entry: Path) -> dict[str, Any]:
 
 
 def parquet_digest(path: Path) -> str:
-    """Digest of rows and logical schema. Memory is bounded by `BATCH_ROWS` rows.
+    """Digest of rows and logical schema, in bounded memory whatever the row groups.
 
-    Every column is hashed as streams (values, validity, lengths) that run through all batches, so that the boundaries
-    of batches and row groups leave no trace. Raises DataError when the file can't be read.
+    Every column is hashed as streams (positions of nulls, lengths, values) that run through all batches, so that the
+    boundaries of batches and row groups leave no trace. string, large_string and string_view are one logical type, and
+    so are the kinds of list, and a dictionary and its values; names of columns, their order and types count. Raises
+    DataError when the file can't be read.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False) as file:
             schema = file.schema_arrow
             columns = [_Column(field.type) for field in schema]
-            rows = 0
-            for batch in file.iter_batches(batch_size=BATCH_ROWS):
-                rows += batch.num_rows
+            rows = file.metadata.num_rows
+            size = sum(file.metadata.row_group(n).total_byte_size for n in range(file.metadata.num_row_groups))
+            batch_rows = min(BATCH_ROWS, max(1, BATCH_BYTES * rows // max(size, 1)))
+            for batch in file.iter_batches(batch_size=batch_rows, use_threads=False):
                 for column, array in zip(columns, batch.columns, strict=True):
                     column.add(array)
     except (pa.ArrowException, OSError) as error:
@@ -99,50 +120,62 @@ class _Column:
     """Running hashes of one column, nested columns inside."""
 
     def __init__(self, type_: pa.DataType) -> None:
-        if isinstance(type_, pa.DictionaryType):
-            type_ = type_.value_type
-        self.type = type_
-        self.validity, self.lengths, self.values = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+        self.type = type_ = _plain(type_)
+        self.count = 0
+        self.nulls, self.lengths, self.values = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
         self.children: list[_Column] = []
         if pa.types.is_struct(type_):
             self.children = [_Column(field.type) for field in type_]
             self.logical: Any = ["struct", [[f.name, c.logical] for f, c in zip(type_, self.children, strict=True)]]
+        elif pa.types.is_map(type_):
+            self.children = [_Column(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))]
+            self.logical = ["map", self.children[0].logical]
         elif _is_list(type_):
             self.children = [_Column(type_.value_type)]
             self.logical = ["list", self.children[0].logical]
         elif _is_text(type_) or _is_binary(type_):
             self.logical = "string" if _is_text(type_) else "binary"
-        else:
+        elif _is_fixed(type_) or pa.types.is_null(type_):
             self.logical = str(type_)
+        else:
+            raise pa.ArrowNotImplementedError(f"columns of type {type_} are not supported")
 
     def add(self, array: pa.Array) -> None:
         """Hash the values of one batch."""
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
         if isinstance(array, pa.DictionaryArray):
             array = array.dictionary_decode()
-        valid = np.asarray(array.is_valid())
-        self.validity.update(np.ascontiguousarray(valid, dtype=np.uint8).data)
-        if pa.types.is_struct(self.type):
-            for index, child in enumerate(self.children):
-                # flatten() gives the children with the parent's nulls, wherever the array was sliced
-                child.add(array.flatten()[index])
-        elif _is_list(self.type):
-            lengths = np.asarray(array.value_lengths().fill_null(0), dtype="<i8")
-            self.lengths.update(np.ascontiguousarray(lengths).data)
-            self.children[0].add(array.flatten())
+        valid = None if array.null_count == 0 else np.asarray(array.is_valid())
+        if valid is not None:
+            self.nulls.update((np.flatnonzero(~valid) + self.count).astype("<i8").data)
+        self.count += len(array)
+        if self.children:
+            self._add_nested(array)
         elif _is_text(self.type) or _is_binary(self.type):
             self._add_bytes(array)
         elif not pa.types.is_null(self.type):
             self._add_fixed(array, valid)
 
+    def _add_nested(self, array: pa.Array) -> None:
+        # flatten() leaves out what lies under a null and outside of the slice
+        flat = array.flatten()
+        if pa.types.is_struct(self.type):
+            for child, part in zip(self.children, flat, strict=True):
+                child.add(part)
+        else:
+            self.lengths.update(np.asarray(array.value_lengths().fill_null(0)).astype("<i8").data)
+            self.children[0].add(flat)
+
     def _add_bytes(self, array: pa.Array) -> None:
         wide = array.cast(pa.large_binary()).fill_null(b"")
         offsets = np.frombuffer(wide.buffers()[1], dtype="<i8")[wide.offset : wide.offset + len(wide) + 1]
-        self.lengths.update(np.ascontiguousarray(np.diff(offsets)).data)
+        self.lengths.update(np.diff(offsets).data)
         data = wide.buffers()[2]
         if data is not None and len(offsets):
             self.values.update(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
 
-    def _add_fixed(self, array: pa.Array, valid: np.ndarray) -> None:
+    def _add_fixed(self, array: pa.Array, valid: np.ndarray | None) -> None:
         if pa.types.is_boolean(self.type):
             array = array.cast(pa.uint8())
         width = array.type.bit_width // 8
@@ -150,14 +183,29 @@ class _Column:
         if data is None or not len(array):
             return
         raw = np.frombuffer(data, dtype=np.uint8)[array.offset * width : (array.offset + len(array)) * width]
-        if not valid.all():  # what lies under a null is not content
-            raw = raw.reshape(len(array), width) * valid[:, None]
-        self.values.update(np.ascontiguousarray(raw).data)
+        if valid is not None:  # what lies under a null is not content
+            raw = (raw.reshape(len(array), width) * valid[:, None]).reshape(-1)
+        self.values.update(raw.data)
 
     def digest(self) -> list[Any]:
         """Digests of all streams, children inside."""
-        own = [self.validity.hexdigest(), self.lengths.hexdigest(), self.values.hexdigest()]
+        own = [self.count, self.nulls.hexdigest(), self.lengths.hexdigest(), self.values.hexdigest()]
         return [*own, *(child.digest() for child in self.children)]
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The type of the values themselves."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _plain(type_.storage_type)
+    if isinstance(type_, pa.DictionaryType):
+        return _plain(type_.value_type)
+    return type_
+
+
+def _is_fixed(type_: pa.DataType) -> bool:
+    """Whether every value takes the same number of bits."""
+    types = pa.types
+    return bool(types.is_primitive(type_) or types.is_fixed_size_binary(type_) or types.is_decimal(type_))
 
 
 def _is_list(type_: pa.DataType) -> bool:

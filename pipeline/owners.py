@@ -1,6 +1,7 @@
 """Who is at work, and who is dead: identities of processes, claims with a heartbeat, locks between processes.
 
 Only a process on this host may be declared dead by its pid; any other only when its heartbeat is older than the lease.
+So are processes of another boot or container under the same host name: their pids can't be looked up here.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from pipeline.atomic import write_bytes
+from pipeline.atomic import make_folder, write_bytes
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Owner:
 
     host: str
     boot: str
-    """identity of the host's boot: after a reboot, pids mean other processes"""
+    """identity of the host's boot and of the pid namespace: in another one, pids mean other processes"""
     pid: int
     started: str
     """start time of the process: pids are used again"""
@@ -58,7 +59,8 @@ class Owner:
         return f"{self.host} {self.boot} {self.pid} {self.started}"
 
     def surely_dead(self) -> bool:
-        """True only if this host can tell: it was rebooted, or the pid is free or means another process."""
+        """True only if this host can tell: it (or the container) was restarted, or the pid is free or means another
+        process."""
         if self.host != platform.node():
             return False
         return self.boot != _boot() or _start(self.pid) != self.started
@@ -67,9 +69,12 @@ class Owner:
 @cache
 def _boot() -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:  # not Linux
-        return str(int(psutil.boot_time()))
+        boot = str(int(psutil.boot_time()))
+    with suppress(OSError):
+        boot += f"/{Path('/proc/self/ns/pid').stat().st_ino}"
+    return boot
 
 
 def _start(pid: int) -> str | None:
@@ -112,7 +117,7 @@ def claim(path: Path, lease_seconds: float) -> Iterator[None]:
 
 
 def is_dead(path: Path, lease_seconds: float) -> bool:
-    """Whether the owner of a claim is dead. A claim that can't be read is judged by its age alone."""
+    """Whether the owner of a claim is dead: by its pid where pids mean the same as here, else by the claim's age."""
     try:
         owner = Owner.parse(path.read_text(encoding="utf-8"))
         age = time.time() - path.stat().st_mtime
@@ -120,7 +125,7 @@ def is_dead(path: Path, lease_seconds: float) -> bool:
         return True
     except (OSError, UnicodeDecodeError):
         return False
-    if owner is not None and owner.host == platform.node():
+    if owner is not None and (owner.host, owner.boot) == (platform.node(), _boot()):
         return owner.surely_dead()
     return age > lease_seconds
 
@@ -128,8 +133,8 @@ def is_dead(path: Path, lease_seconds: float) -> bool:
 @contextmanager
 def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: str = "") -> Iterator[None]:
     """Hold the lock `path` (flock: the kernel frees it when its holder dies). A second process waits; `waiting` is told
-    once for whom."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    once for whom, and may raise instead."""
+    make_folder(path.parent)
     with path.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,11 +142,13 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
             if waiting is not None:
                 waiting(f"waiting for {_holder(path)}")
             fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        file.truncate()
+        file.truncate(0)
         file.write(json.dumps({"owner": str(Owner.this()), "what": what}).encode())
         file.flush()
-        yield
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def _holder(path: Path) -> str:

@@ -9,85 +9,43 @@ key, and the records of its inputs. Under the home folder:
     assets/<recipe>/<asset>.json   the record that the asset has now, and those that it had
     staging/<uuid>/  rejected/<version>/  broken/  leases/  runs/<key>/<attempt>/  verified/  views/  locks/
 
+A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.
+
 Publishing: files are fsynced, the manifest is written last, one rename makes the version visible; then record, memory,
 pointer. A reader trusts only records, so that a crash at any point leaves nothing half-visible. Content is hashed on
 first read and remembered by inode, size, mtime and ctime; what is broken is set aside, and its records no longer answer.
 """
 
-import hashlib
 import json
+import logging
 import os
 import shutil
-import tempfile
+import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline import owners
+from pipeline import manifest, owners, progress, views
 from pipeline.atomic import (
     canonical_json,
     explain,
     explained,
-    fsync_file,
     fsync_folder,
+    make_folder,
     rename_folder,
     write_bytes,
     write_json,
 )
-from pipeline.content import content_digest, file_sha256, version_of
-from pipeline.errors import BertError, StoreError
+from pipeline.errors import StoreError
+from pipeline.manifest import MANIFEST as MANIFEST
+from pipeline.record import Record as Record
+from pipeline.record import record_of
 
-MANIFEST = "manifest.json"
-REFERENCES = "references.json"  # written by a stage: files that lie elsewhere and are only named
 MAKE_ANEW = "It was set aside; the next `bert run` makes it anew."
-
-
-@dataclass(frozen=True)
-class Record:
-    """One immutable record; `digest` is the SHA-256 of its canonical JSON and its name."""
-
-    digest: str
-    body: Mapping[str, Any]
-
-    @property
-    def recipe(self) -> str:
-        """The recipe that it was made for."""
-        return str(self.body["recipe"])
-
-    @property
-    def asset(self) -> str:
-        """Name of the asset, without the recipe."""
-        return str(self.body["asset"])
-
-    @property
-    def stage(self) -> str:
-        """Name of the stage: the folder of the content."""
-        return str(self.body["stage"])
-
-    @property
-    def key(self) -> str:
-        """What was asked for."""
-        return str(self.body["key"])
-
-    @property
-    def version(self) -> str:
-        """What came out."""
-        return str(self.body["version"])
-
-    @property
-    def inputs(self) -> Mapping[str, str]:
-        """Input name → digest of its record."""
-        return dict(self.body["inputs"])
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-        taken = datetime.fromisoformat(self.body["finished"]) - datetime.fromisoformat(self.body["started"])
-        return round(taken.total_seconds(), 2)
+CHAMPION = "champion.json"  # lies beside the pointers and is none
 
 
 @dataclass(frozen=True)
@@ -113,62 +71,86 @@ class Store:
         self.home = home
         self.lease_seconds = lease_seconds
 
-    # ── staging ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── staging, leases, runs ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _place(self, stage: str, version: str) -> Path:
+        return self.home / "store" / stage / version
+
+    def _claim(self, name: str) -> Path:
+        return self.home / "leases" / name
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
         """An empty folder for a stage to write into, owned by this process; removed at the end if it is still there."""
-        place = self.home / "staging" / uuid.uuid4().hex
-        content = place / "content"
-        try:
-            with explained(place):
-                content.mkdir(parents=True)
-                with owners.claim(place / "owner", self.lease_seconds):
-                    yield content
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        name = uuid.uuid4().hex
+        place = self.home / "staging" / name
+        with explained(place), owners.claim(self._claim(f"staging-{name}"), self.lease_seconds):
+            place.mkdir(parents=True)
+            try:
+                yield place
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+
+    @contextmanager
+    def lease(self, stage: str, version: str) -> Iterator[None]:
+        """Say that this process reads a version, so that nobody clears it away meanwhile."""
+        claim = self._claim(f"{stage}-{version}-{uuid.uuid4().hex}")
+        with explained(claim), owners.claim(claim, self.lease_seconds):
+            yield
+
+    @contextmanager
+    def run_folder(
+        self, key: str, fresh: bool = False, waiting: Callable[[str], None] = logging.getLogger(__name__).warning
+    ) -> Iterator[Path]:
+        """The resumable state of a training run: its newest attempt, or a `fresh` one.
+
+        A second process that wants the same run waits; `waiting` is told for whom, and may raise instead.
+        """
+        runs = self.home / "runs" / key
+        with explained(runs), owners.held_lock(runs / "lock", waiting, f"training run {key[:12]}"):
+            attempts = [int(path.name) for path in _entries(runs) if path.name.isdigit()]
+            folder = runs / str(max(attempts) + fresh if attempts else 0)
+            make_folder(folder)
+            yield folder
 
     def sweep(self) -> list[str]:
-        """Remove staging folders and leases whose owner is dead. Returns what was removed, relative to the home."""
+        """Remove what dead owners left behind. Returns what was removed, relative to the home."""
         gone = self.leftovers()
         for path in gone:
             with suppress(OSError):
                 if path.is_dir():
-                    shutil.rmtree(path)
+                    # First out of sight in one step: an owner that lives after all fails, and can't publish a part.
+                    dead = path.with_name(f".{uuid.uuid4().hex}")
+                    os.rename(path, dead)
+                    shutil.rmtree(dead)
                 else:
                     path.unlink(missing_ok=True)
         return [path.relative_to(self.home).as_posix() for path in gone]
 
     def leftovers(self) -> list[Path]:
-        """Staging folders, half-made views and leases whose owner is dead."""
-        found = [p for p in _entries(self.home / "staging") if owners.is_dead(p / "owner", self.lease_seconds)]
-        return found + [p for p in _entries(self.home / "leases") if owners.is_dead(p, self.lease_seconds)]
-
-    @contextmanager
-    def lease(self, stage: str, version: str) -> Iterator[None]:
-        """Say that this process reads a version, so that nobody clears it away meanwhile."""
-        with (
-            explained(self.home),
-            owners.claim(self.home / "leases" / f"{stage}-{version}-{uuid.uuid4().hex}", self.lease_seconds),
-        ):
-            yield
-
-    @contextmanager
-    def run_folder(self, key: str, fresh: bool = False) -> Iterator[Path]:
-        """The resumable state of a training run: its newest attempt, or a `fresh` one. A second process waits."""
-        with explained(self.home), owners.held_lock(self.home / "locks" / f"run-{key}"):
-            attempts = sorted(
-                (int(p.name) for p in _entries(self.home / "runs" / key) if p.name.isdigit()), reverse=True
-            )
-            number = attempts[0] + fresh if attempts else 0
-            folder = self.home / "runs" / key / str(number)
-            folder.mkdir(parents=True, exist_ok=True)
-            yield folder
+        """Staging folders, leases and temporary files whose owner is dead, views whose files are gone, and what is left of
+        rejected content that was accepted."""
+        found = [
+            place
+            for place in _entries(self.home / "staging")
+            if owners.is_dead(self._claim(f"staging-{place.name}"), self.lease_seconds)
+        ]
+        found += [claim for claim in _entries(self.home / "leases") if owners.is_dead(claim, self.lease_seconds)]
+        found += [place for place in _entries(self.home / "views") if views.dangling(place)]
+        old = [
+            place
+            for place in _entries(self.home / "rejected")
+            if not (place / "content").is_dir() and self._rejected(place) is None
+        ]
+        for folder in ("staging", "records", "leases", "verified", "views", "memory/*", "assets/*", "rejected/*"):
+            old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]
+        for path in old:
+            with suppress(FileNotFoundError):
+                if time.time() - path.lstat().st_mtime > self.lease_seconds:
+                    found.append(path)
+        return found
 
     # ── content ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _place(self, stage: str, version: str) -> Path:
-        return self.home / "store" / stage / version
 
     def publish(self, stage: str, staged: Path) -> str:
         """Make the files under `staged` a version of `stage`, durably, and return it.
@@ -177,64 +159,39 @@ class Store:
         `references.json` in `staged` lists files that lie elsewhere: they are named in the manifest, not stored.
         Raises StoreError; then nothing is visible.
         """
-        with explained(self._place(stage, "")):
-            files = _list_files(staged)
-            version = version_of({file["path"]: file["digest"] for file in files})
-            body = {"stage": stage, "version": version, "files": files}
-            (staged / REFERENCES).unlink(missing_ok=True)
-            write_bytes(staged / MANIFEST, _sealed(body))
+        with explained(self.home / "store" / stage):
+            files = manifest.list_files(staged)
+            version = manifest.version_in(files)
+            manifest.seal(staged, stage, version, files)
+            (staged / manifest.REFERENCES).unlink(missing_ok=True)
             for folder, _, _ in os.walk(staged):
                 fsync_folder(Path(folder))
             place = self._place(stage, version)
-            while True:
-                if place.exists() and not self._replaceable(stage, version, files):
-                    shutil.rmtree(staged)
-                    return version
-                try:
+            with self._changing(stage):
+                if place.exists() and self._problems(stage, version, thorough=True):
+                    self._set_aside(place)
+                if place.exists():
+                    manifest.fill(place, stage, version, staged, files)
+                    fsync_folder(place.parent)  # whoever published it may have died before
+                else:
                     rename_folder(staged, place)
-                    return version
-                except OSError:
-                    if not place.exists():  # not another writer who was first
-                        raise
+        shutil.rmtree(staged, ignore_errors=True)
+        return version
 
     def version_of(self, staged: Path) -> str:
         """The version that publishing `staged` would give."""
         with explained(staged):
-            return version_of({file["path"]: file["digest"] for file in _list_files(staged)})
-
-    def _replaceable(self, stage: str, version: str, files: list[dict[str, Any]]) -> bool:
-        """Whether an existing version has to make place: it is broken (then it is set aside), or it only names files
-        that `files` holds."""
-        if self._problems(stage, version, thorough=True):
-            self._set_aside(self._place(stage, version))
-            return True
-        named = {f["path"] for f in self.manifest(stage, version)["files"] if f.get("referenced")}
-        held = {f["path"] for f in files if not f.get("referenced")}
-        if named & held:
-            self._set_aside(self._place(stage, version))
-            return True
-        return False
+            return manifest.version_in(manifest.list_files(staged))
 
     def manifest(self, stage: str, version: str) -> dict[str, Any]:
-        """The manifest of a version. Raises StoreError when it is missing or altered."""
-        path = self._place(stage, version) / MANIFEST
-        try:
-            found = json.loads(path.read_bytes())
-            body = {name: found[name] for name in ("stage", "version", "files")}
-            sealed = _sealed(body) == path.read_bytes()
-        except FileNotFoundError:
-            raise StoreError(
-                f"{stage} {version[:12]}: its content is not in the store", "The next `bert run` makes it anew."
-            ) from None
-        except OSError as error:
-            raise explain(error, path) from error
-        except (ValueError, KeyError, TypeError):
-            sealed = False
-        if not sealed or body["version"] != version or body["stage"] != stage:
-            raise StoreError(
-                f"{path}: the manifest was altered", "`bert verify` sets it aside; the next `bert run` makes it anew."
-            )
-        return body
+        """The manifest of a version: {stage, version, files}. Raises StoreError when it is missing or altered."""
+        place = self._place(stage, version)
+        with explained(place):
+            return manifest.read(place, stage, version)
+
+    def content(self, stage: str, version: str) -> Path:
+        """Where the files of a version lie, unverified."""
+        return self._place(stage, version)
 
     def folder(self, stage: str, version: str, references: Path | None = None) -> Path:
         """The verified folder of a version, to read from.
@@ -243,136 +200,103 @@ class Store:
         the folder that holds them); the folder returned then has links to them. Raises StoreError that names the file; what
         is broken is set aside.
         """
-        problems = self._problems(stage, version, thorough=False)
-        if problems:
-            self._set_aside(self._place(stage, version))
-            raise StoreError(problems[0], MAKE_ANEW)
-        files = self.manifest(stage, version)["files"]
-        named = [file for file in files if file.get("referenced")]
-        if not named:
-            return self._place(stage, version)
-        if references is None:
-            raise StoreError(
-                f"{stage} {version[:12]}: {named[0]['path']} is only referenced, and this recipe does not say where it lies",
-                "Name its path in the recipe.",
-            )
-        return self._view(stage, version, files, references)
-
-    def _view(self, stage: str, version: str, files: list[dict[str, Any]], references: Path) -> Path:
-        """A folder of links to stored and referenced files, the latter verified."""
-        links = {}
-        for file in files:
-            stored = self._place(stage, version) / file["path"]
-            links[file["path"]] = stored if not file.get("referenced") else self.referenced(file, references)
-        name = hashlib.sha256(canonical_json(sorted((path, str(target)) for path, target in links.items()))).hexdigest()
-        view = self.home / "views" / name
-        if view.is_dir():
-            return view
-        try:
-            view.parent.mkdir(parents=True, exist_ok=True)
-            made = Path(tempfile.mkdtemp(prefix=".", dir=view.parent))
-        except OSError:  # a read-only store
-            made = view = Path(tempfile.mkdtemp(prefix="bertworks-"))
-        for path, target in links.items():
-            (made / path).parent.mkdir(parents=True, exist_ok=True)
-            (made / path).symlink_to(target.resolve())
-        if made != view:
-            try:
-                made.rename(view)
-            except OSError:  # another process was first
-                shutil.rmtree(made, ignore_errors=True)
-        return view
-
-    def referenced(self, file: Mapping[str, Any], references: Path) -> Path:
-        """Where a referenced file lies, verified by size and SHA-256. Raises StoreError when it is gone or changed."""
-        path = references if references.is_file() else references / file["path"]
-        if not path.is_file():
-            raise StoreError(
-                f"{path}: the file that the recipe references is gone",
-                "Put it back, or name its new place in the recipe.",
-            )
-        with explained(path):
-            if path.stat().st_size != file["size_bytes"] or file_sha256(path, self.verified) != file["sha256"]:
+        place = self._place(stage, version)
+        with explained(place):
+            found = self._broken(stage, version)
+            if found:
+                raise StoreError(found[0].what, found[0].todo)
+            files = self.manifest(stage, version)["files"]
+            named = [file for file in files if file.get("referenced")]
+            if not named:
+                return place
+            if references is None:
                 raise StoreError(
-                    f"{path}: the file changed since it was read", "Run again: what depends on it is made anew."
+                    f"{stage} {version[:12]}: {named[0]['path']} is only referenced, and this recipe does not say where it lies",
+                    "Name its path in the recipe.",
                 )
-        return path
+            links = {file["path"]: place / file["path"] for file in files}
+            links |= {file["path"]: manifest.locate(file, references, self.verified) for file in named}
+            return views.view(self.home / "views", {path: target.resolve() for path, target in links.items()})
 
     @property
     def verified(self) -> Path:
         """Where hashes of files are remembered."""
         return self.home / "verified"
 
-    def content(self, stage: str, version: str) -> Path:
-        """Where the files of a version lie, unverified."""
-        return self._place(stage, version)
-
     def intact(self, stage: str, version: str) -> bool:
-        """Whether a version is there and is what its digests say. What is broken is set aside."""
-        if not self._place(stage, version).exists():
+        """Whether a version is there, can be read, and is what its digests say. What is broken is set aside."""
+        try:
+            return not self._broken(stage, version)
+        except OSError:
             return False
-        if self._problems(stage, version, thorough=False):
-            self._set_aside(self._place(stage, version))
-            return False
-        return True
 
     def _problems(self, stage: str, version: str, thorough: bool) -> list[str]:
-        """What is wrong with a version. `thorough` reads every byte again; otherwise a file that was hashed before and has
-        not been written since is trusted."""
+        return manifest.problems(self._place(stage, version), stage, version, None if thorough else self.verified)
+
+    def _changing(self, stage: str) -> AbstractContextManager[None]:
+        """Whoever adds or removes a version of `stage` holds this lock: none sets aside what another just mended."""
+        return owners.held_lock(self.home / "locks" / f"content-{stage}")
+
+    def _broken(self, stage: str, version: str, thorough: bool = False) -> list[Problem]:
+        """What is wrong with a version. What is broken is set aside, after every byte was read again under the lock.
+
+        Raises OSError when it can't be read.
+        """
         place = self._place(stage, version)
-        try:
-            files = self.manifest(stage, version)["files"]
-        except StoreError as error:
-            return [error.what]
-        problems = []
-        if version_of({file["path"]: file["digest"] for file in files}) != version:
-            problems.append(f"{place / MANIFEST}: its digests don't make this version")
-        listed = {file["path"]: file for file in files if not file.get("referenced")}
-        present = {p.relative_to(place).as_posix() for p in place.rglob("*") if not p.is_dir()} - {MANIFEST}
-        problems += [f"{place / name}: missing" for name in sorted(set(listed) - present)]
-        problems += [f"{place / name}: not in the manifest" for name in sorted(present - set(listed))]
-        for name in sorted(set(listed) & present):
-            path = place / name
-            try:
-                same = path.stat().st_size == listed[name]["size_bytes"]
-                same = same and file_sha256(path, None if thorough else self.verified) == listed[name]["sha256"]
-            except OSError as error:
-                problems.append(f"{path}: can't be read ({error.strerror})")
-                continue
-            if not same:
-                problems.append(f"{path}: its bytes are not those that were published")
-        return problems
+        if not os.path.lexists(place):
+            what = f"{stage} {version[:12]}: its content is not in the store"
+            return [Problem(what, "The next `bert run` makes it anew if an asset needs it.")]
+        if not self._problems(stage, version, thorough):
+            return []
+        with ExitStack() as held:
+            with suppress(OSError):  # a read-only store
+                held.enter_context(self._changing(stage))
+            found = self._problems(stage, version, thorough=True)
+            return [Problem(what, todo) for todo in [self._away(place)] for what in found] if found else []
 
     def _set_aside(self, path: Path) -> None:
-        """Move what is broken out of the way; on a read-only store it stays, and readers refuse it each time."""
-        with suppress(OSError):
-            target = self.home / "broken" / f"{path.name}-{uuid.uuid4().hex[:8]}"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(path, target)
+        """Move what is broken out of the way. Raises OSError."""
+        rename_folder(path, self.home / "broken" / f"{path.parent.name}-{path.name}-{uuid.uuid4().hex[:8]}")
+
+    def _away(self, path: Path) -> str:
+        """Set aside what is broken, and say what to do then; in a read-only store it stays, and readers refuse it."""
+        try:
+            self._set_aside(path)
+        except OSError:
+            return "The store can't be written: run `bert verify` where it can."
+        return MAKE_ANEW
 
     # ── what failed its validation ───────────────────────────────────────────────────────────────────────────────────
 
     def reject(self, staged: Path, body: Mapping[str, Any]) -> str:
-        """Keep content that failed its validation, with its results, under `rejected/`. Returns its version."""
-        with explained(self.home):
-            files = _list_files(staged)
-            version = version_of({file["path"]: file["digest"] for file in files})
+        """Keep content that failed its validation, with the record that it would have got (`body`: its stage, key and
+        validation results), under `rejected/`. Returns its version."""
+        with explained(self.home / "rejected"):
+            version = self.version_of(staged)
             place = self.home / "rejected" / version
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            os.rename(staged, place / "content")
+            if (place / "content").exists():  # an earlier run gave the same
+                shutil.rmtree(place / "content")
             write_json(place / "record.json", {**body, "version": version})
+            rename_folder(staged, place / "content")
             return version
 
     def rejections(self, stage: str) -> list[Rejected]:
-        """What was rejected of a stage and is still there."""
-        found = []
-        for place in _entries(self.home / "rejected"):
-            with suppress(OSError, ValueError):
-                body = json.loads((place / "record.json").read_bytes())
-                if body["stage"] == stage and (place / "content").is_dir():
-                    found.append(Rejected(place, body))
-        return found
+        """What was rejected of a stage and no record was appended for since."""
+        found = [self._rejected(place) for place in _entries(self.home / "rejected")]
+        return [rejected for rejected in found if rejected is not None and rejected.body["stage"] == stage]
+
+    def _rejected(self, place: Path) -> Rejected | None:
+        """What lies in a folder of `rejected/`. After `accept` moved the content away, it counts until its record exists."""
+        try:
+            body = json.loads((place / "record.json").read_bytes())
+            stage, key, version = body["stage"], body["key"], body["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if not (place / "content").is_dir():
+            recorded = any(record.version == version for record in self.remembered(key))
+            if recorded or not self._place(stage, version).is_dir():
+                return None
+        return Rejected(place, body)
 
     def note_waiver(self, rejected: Rejected, body: Mapping[str, Any]) -> None:
         """Keep `body`, with one more waiver, beside the rejected content."""
@@ -380,24 +304,28 @@ class Store:
             write_json(rejected.folder / "record.json", dict(body))
 
     def accept(self, rejected: Rejected) -> str:
-        """Publish rejected content. Raises StoreError when it is no longer what was rejected."""
-        with self.staging() as staged:
-            staged.rmdir()
-            os.rename(rejected.folder / "content", staged)
-            version = self.publish(str(rejected.body["stage"]), staged)
-        if version != rejected.body["version"]:
-            raise StoreError(
-                f"{rejected.folder}: its content was changed since it was rejected", "Run the asset again."
-            )
-        shutil.rmtree(rejected.folder, ignore_errors=True)
+        """Publish rejected content; the caller appends its record. A crash in between loses nothing: it can be accepted
+        again. Raises StoreError when it is no longer what was rejected."""
+        stage, version = str(rejected.body["stage"]), str(rejected.body["version"])
+        content = rejected.folder / "content"
+        if not content.is_dir():
+            if not self.intact(stage, version):
+                raise StoreError(f"{content} is gone", "Run the asset again.")
+        elif self.version_of(content) != version:
+            raise StoreError(f"{content}: it was changed since it was rejected", "Run the asset again.")
+        else:
+            self.publish(stage, content)
         return version
 
     # ── records, memory, pointers ────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, body: Mapping[str, Any]) -> Record:
         """Write a record and remember it under its key: from now on its result is published. Raises StoreError."""
-        data = canonical_json(dict(body))
-        record = _record_of(data)
+        try:
+            data = canonical_json(dict(body))
+            record = record_of(data)
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"the record of {body.get('stage')} can't be written: {error}", manifest.FAULT) from error
         with explained(self.home / "records"):
             write_bytes(self.home / "records" / f"{record.digest}.json", data)
             write_bytes(self.home / "memory" / record.key / record.digest, b"")
@@ -405,33 +333,38 @@ class Store:
 
     def record(self, digest: str) -> Record:
         """The record of this digest. Raises StoreError when it is missing, altered or unreadable."""
-        path = self.home / "records" / f"{digest}.json"
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise StoreError(
-                f"record {digest[:12]} is not in the store", "Restore it from a backup, or run again."
-            ) from None
-        except OSError as error:
-            raise explain(error, path) from error
-        try:
-            found = _record_of(data)
-        except (ValueError, KeyError, TypeError):
-            found = None
-        if found is None or found.digest != digest:
-            raise StoreError(
-                f"{path}: the record was altered", "`bert verify` sets it aside; the next `bert run` records anew."
-            )
-        return found
+        path = self._record(digest)
+        with explained(path):
+            try:
+                return self._load(digest)
+            except FileNotFoundError:
+                raise StoreError(
+                    f"record {digest[:12]} is not in the store", "Restore it from a backup, or run again."
+                ) from None
+            except ValueError:
+                raise StoreError(
+                    f"{path}: the record was altered", "`bert verify` sets it aside; the next `bert run` records anew."
+                ) from None
+
+    def _record(self, digest: str) -> Path:
+        return self.home / "records" / f"{digest}.json"
+
+    def _load(self, digest: str) -> Record:
+        """A record. Raises FileNotFoundError when there is none, ValueError when it was altered, OSError."""
+        record = record_of(self._record(digest).read_bytes())
+        if record.digest != digest:
+            raise ValueError("altered")
+        return record
 
     def remembered(self, key: str) -> list[Record]:
-        """Records that answer to a key and whose content is intact, oldest first."""
+        """Records that answer to a key and whose content is intact, oldest first. Raises StoreError."""
         found = []
-        for entry in _entries(self.home / "memory" / key):
-            with suppress(StoreError):
-                record = self.record(entry.name)
-                if self.intact(record.stage, record.version):
-                    found.append(record)
+        with explained(self.home / "memory" / key):
+            for entry in _entries(self.home / "memory" / key):
+                with suppress(FileNotFoundError, ValueError):
+                    record = self._load(entry.name)
+                    if record.key == key and self.intact(record.stage, record.version):
+                        found.append(record)
         return sorted(found, key=lambda record: (record.body["finished"], record.digest))
 
     def point(self, recipe: str, asset: str, record: Record) -> None:
@@ -439,22 +372,25 @@ class Store:
         path = self._pointer(recipe, asset)
         with explained(path), owners.held_lock(self.home / "locks" / f"pointer-{recipe}-{asset}"):
             had = _pointed(path)
+            if not had and path.exists():
+                self._set_aside(path)
             if not had or had[0] != record.digest:
                 write_json(path, {"record": record.digest, "history": had})
 
     def pointer(self, recipe: str, asset: str) -> Record | None:
-        """The record that the asset has now; None if it has none, or if pointer or record is broken."""
-        pointed = _pointed(self._pointer(recipe, asset))
-        if not pointed:
-            return None
-        try:
-            return self.record(pointed[0])
-        except StoreError:
-            return None
+        """The record that the asset has now; None if it has none, or if pointer or record is broken. Raises StoreError
+        when they can't be read."""
+        path = self._pointer(recipe, asset)
+        with explained(path), suppress(FileNotFoundError, ValueError):
+            pointed = _pointed(path)
+            return self._load(pointed[0]) if pointed else None
+        return None
 
     def history(self, recipe: str, asset: str) -> list[str]:
         """Digests of the records that the asset has and had, newest first."""
-        return _pointed(self._pointer(recipe, asset))
+        path = self._pointer(recipe, asset)
+        with explained(path):
+            return _pointed(path)
 
     def _pointer(self, recipe: str, asset: str) -> Path:
         return self.home / "assets" / recipe / f"{asset}.json"
@@ -462,101 +398,60 @@ class Store:
     # ── verification ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def verify(self) -> list[Problem]:
-        """Read every byte of every record, version and pointer again. What is broken is set aside and reported."""
-        problems, versions = [], set()
-        for path in _entries(self.home / "records"):
-            if path.suffix != ".json":
-                continue
-            try:
-                record = self.record(path.stem)
+        """Read every byte of every record, pointer and version again, and follow what assets have now back to its
+        sources. What is broken is set aside and reported."""
+        problems, records = [], {}
+        with explained(self.home):
+            for path in sorted((self.home / "records").glob("*.json")):
+                try:
+                    records[path.stem] = self._load(path.stem)
+                except ValueError:
+                    problems.append(Problem(f"{path}: the record was altered", self._away(path)))
+            current: dict[str, str] = {}  # digest → who names it
+            for path in sorted((self.home / "assets").glob("*/*.json")):
+                pointed = _pointed(path)
+                if pointed:
+                    current.setdefault(pointed[0], str(path))
+                elif path.name != CHAMPION:
+                    problems.append(Problem(f"{path}: not a pointer", self._away(path)))
+            versions = {
+                (stage.name, version.name) for stage in _entries(self.home / "store") for version in _entries(stage)
+            }
+            waiting = list(current)
+            while waiting:
+                digest = waiting.pop()
+                record = records.get(digest)
+                if record is None:
+                    what = f"{current[digest]} names record {digest[:12]}, which is missing"
+                    problems.append(Problem(what, "Restore it from a backup; or the next `bert run` records anew."))
+                    continue
                 versions.add((record.stage, record.version))
-            except BertError as error:
-                problems.append(Problem(error.what, "It was set aside; the next `bert run` records anew."))
-                self._set_aside(path)
-        for stage in _entries(self.home / "store"):
-            versions |= {(stage.name, version.name) for version in _entries(stage)}
-        for stage_name, version in sorted(versions):
+                for name, source in record.inputs.items():
+                    if source not in current:
+                        current[source] = f"{self._record(digest)}, input {name},"
+                        waiting.append(source)
+        for stage_name, version in progress.track(sorted(versions), len(versions), "versions"):
             problems += self.verify_version(stage_name, version)
-        for path in sorted((self.home / "assets").glob("*/*.json")):
-            pointed = _pointed(path)
-            if not pointed:
-                problems.append(
-                    Problem(f"{path}: not a pointer", "It was set aside; the next `bert run` finds the record again.")
-                )
-                self._set_aside(path)
-            elif not (self.home / "records" / f"{pointed[0]}.json").exists():
-                problems.append(
-                    Problem(f"{path}: its record {pointed[0][:12]} is missing", "The next `bert run` records anew.")
-                )
         return problems
 
     def verify_version(self, stage: str, version: str) -> list[Problem]:
-        """Read every byte of one version again."""
-        if not self._place(stage, version).exists():
-            return [
-                Problem(
-                    f"{stage} {version[:12]}: its content is not in the store",
-                    "The next `bert run` makes it anew if an asset needs it.",
-                )
-            ]
-        found = self._problems(stage, version, thorough=True)
-        if found:
-            self._set_aside(self._place(stage, version))
-        return [Problem(what, MAKE_ANEW) for what in found]
+        """Read every byte of one version again. What is broken is set aside."""
+        try:
+            return self._broken(stage, version, thorough=True)
+        except OSError as error:
+            told = explain(error, self._place(stage, version))
+            return [Problem(told.what, told.todo)]
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _record_of(data: bytes) -> Record:
-    record = Record(hashlib.sha256(data).hexdigest(), json.loads(data))
-    if not isinstance(record.body, dict) or not record.key:
-        raise ValueError("not a record")
-    return record
-
-
-def _sealed(body: Mapping[str, Any]) -> bytes:
-    """A manifest with a digest over itself, so that any changed byte shows."""
-    seal = hashlib.sha256(canonical_json(body)).hexdigest()
-    return (json.dumps({**body, "seal": seal}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def _list_files(staged: Path) -> list[dict[str, Any]]:
-    """Manifest entries of all files under `staged`, made durable; what `references.json` names comes without content."""
-    entries = []
-    references = staged / REFERENCES
-    if references.exists():
-        entries = [
-            {**named, "digest": named["sha256"], "referenced": True} for named in json.loads(references.read_bytes())
-        ]
-    for path in sorted(staged.rglob("*")):
-        name = path.relative_to(staged).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            continue
-        if path.is_symlink() or not path.is_file():
-            raise StoreError(f"{path}: a stage may write plain files only", "This is a fault of the stage.")
-        if name in (MANIFEST, REFERENCES):
-            continue
-        fsync_file(path)
-        entries.append(
-            {
-                "path": name,
-                "size_bytes": path.stat().st_size,
-                "sha256": file_sha256(path),
-                "digest": content_digest(path),
-            }
-        )
-    if not entries:
-        raise StoreError(f"{staged}: the stage wrote nothing", "This is a fault of the stage.")
-    return sorted(entries, key=lambda entry: entry["path"])
-
-
 def _pointed(path: Path) -> list[str]:
-    """Digests in a pointer file, newest first; empty when there is none, or when it is broken."""
+    """Digests in a pointer file, newest first; empty when there is none, or when it is broken. Raises OSError."""
     try:
         found = json.loads(path.read_bytes())
         digests = [found["record"], *found["history"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []
     return digests if all(isinstance(d, str) and len(d) == 64 for d in digests) else []
 
