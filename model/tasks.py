@@ -224,7 +224,8 @@ def _unread(config: TaskDataConfig, out: Path) -> dict[str, Any]:
         )
     wants = [f"{part}: {name}" for part, name in KNOWN[config.task].files.items()]
     if config.from_ is None or _absent(config.from_):
-        return _not_run(config, out, wants, "the recipe names no files for it" if config.from_ is None else "no files")
+        why = "the recipe names no files for it" if config.from_ is None else "its files do not exist"
+        return _not_run(config, out, wants, why)
     return _not_run(config, out, wants, "this version of bertworks does not read the files of this task yet")
 
 
