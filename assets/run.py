@@ -144,7 +144,7 @@ def _follow(opened: dg.DagsterInstance, run_id: str, child: "subprocess.Popen[by
                 say(line)
         if ended and not page.has_more:
             break
-        time.sleep(0.2)
+        time.sleep(0.5)
     run = opened.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
         opened.report_run_failed(run, f"Its process ended with code {child.returncode}.")

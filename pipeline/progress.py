@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-INTERVAL = 2.0  # seconds between two reports that reach the listener
+INTERVAL = 5.0  # seconds between two reports that reach the listener
 T = TypeVar("T")
 
 
@@ -26,12 +26,14 @@ class Progress:
     total: float | None
     unit: str
     seconds: float
+    before: float = 0.0
+    """what was done when the first report came: a resumed stage starts there"""
     measured: dict[str, float] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
         """Units per second since the first report."""
-        return self.done / self.seconds if self.seconds > 0 else 0.0
+        return (self.done - self.before) / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def eta_seconds(self) -> float | None:
@@ -60,20 +62,20 @@ def _duration(seconds: float) -> str:
 class _Listener:
     def __init__(self, callback: Callable[[Progress], None]) -> None:
         self.callback = callback
-        self.started: dict[str, float] = {}
+        self.started: dict[str, tuple[float, float]] = {}  # unit → time of the first report, and what was done then
         self.last: dict[str, float] = {}
         self.finished: set[str] = set()
 
     def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
         now = time.monotonic()
-        started = self.started.setdefault(unit, now)
+        started, before = self.started.setdefault(unit, (now, done))
         finished = total is not None and done >= total
         if unit in self.finished and finished:
             return  # said already
         if now - self.last.get(unit, started) >= INTERVAL or finished:
             self.last[unit] = now
             (self.finished.add if finished else self.finished.discard)(unit)
-            self.callback(Progress(done, total, unit, now - started, measured))
+            self.callback(Progress(done, total, unit, now - started, before, measured))
 
 
 _listener: ContextVar[_Listener | None] = ContextVar("progress_listener", default=None)
