@@ -165,7 +165,9 @@ class Shards(Frozen):
     @model_validator(mode="after")
     def _mix_is_a_distribution(self) -> "Shards":
         if abs(sum(self.mask_random_keep) - 1) > 1e-9:
-            raise ValueError(f"mask_random_keep adds up to {sum(self.mask_random_keep):g}; the three shares must make 1")
+            raise ValueError(
+                f"mask_random_keep adds up to {sum(self.mask_random_keep):g}; the three shares must make 1"
+            )
         return self
 
 

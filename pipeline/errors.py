@@ -1,12 +1,12 @@
 """Errors that a person can act on. Everything that bertworks raises on purpose is one of these.
 
-    BertError                 what is wrong, where, what to do next
-    ├── RecipeError           a recipe that can't be used: file, key, rule, value
-    ├── SourceError           the outside: a file that is missing, changed, truncated, or a failed download
-    ├── DataError             content that breaks a contract: a record in a file, a vocabulary, a shard
-    ├── StoreError            the store: broken content, an altered record, a disk that is full or read-only
-    ├── ChainError            inputs that come from different generations of one asset
-    └── TrainingError         a training process that failed
+BertError                 what is wrong, where, what to do next
+├── RecipeError           a recipe that can't be used: file, key, rule, value
+├── SourceError           the outside: a file that is missing, changed, truncated, or a failed download
+├── DataError             content that breaks a contract: a record in a file, a vocabulary, a shard
+├── StoreError            the store: broken content, an altered record, a disk that is full or read-only
+├── ChainError            inputs that come from different generations of one asset
+└── TrainingError         a training process that failed
 """
 
 

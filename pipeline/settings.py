@@ -19,7 +19,7 @@ class BeamSettings(Frozen):
 
     runner: str = "FnApiRunner"
     workers: Annotated[int, Field(ge=1)] = 2
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class TrainingSettings(Frozen):
@@ -66,9 +66,14 @@ def _read(path: Path) -> Settings:
         loaded = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         return Settings.model_validate(loaded or {})
     except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
-        detail = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()) \
-            if isinstance(error, ValidationError) else str(error)
-        raise RecipeError(f"{path}: {detail}", "Correct settings.yaml, or remove the key to take its default.") from None
+        detail = (
+            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors())
+            if isinstance(error, ValidationError)
+            else str(error)
+        )
+        raise RecipeError(
+            f"{path}: {detail}", "Correct settings.yaml, or remove the key to take its default."
+        ) from None
 
 
 def settings() -> Settings:

@@ -14,7 +14,19 @@ from tests.conftest import ROOT
 FOLDERS = ("pipeline", "model", "assets")
 # What a folder may import of the others, and where the heavy or foreign libraries may stand.
 ALLOWED_OF_PIPELINE_IN_MODEL = {
-    *("recipe", "config", "store", "content", "errors", "progress", "settings", "stage", "atomic", "shard_schema", "tokenizer"),
+    *(
+        "recipe",
+        "config",
+        "store",
+        "content",
+        "errors",
+        "progress",
+        "settings",
+        "stage",
+        "atomic",
+        "shard_schema",
+        "tokenizer",
+    ),
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
 }
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
@@ -52,7 +64,9 @@ def test_imports_run_one_way(path: Path) -> None:
                 assert module.split(".")[1] in ALLOWED_OF_PIPELINE_IN_MODEL, where
         if folder == "assets":
             assert package not in ("torch", "apache_beam"), where
-            assert not (top and package in HEAVY), f"{where} at module level: every step is a process that would pay for it"
+            assert not (top and package in HEAVY), (
+                f"{where} at module level: every step is a process that would pay for it"
+            )
         if package == "apache_beam":
             assert path.name.endswith("_beam.py"), where
         if package == "pickle":

@@ -4,10 +4,49 @@ import bz2
 import random
 from pathlib import Path
 
-ADJECTIVES = "old small bright quiet heavy broken golden hidden early narrow distant gentle".split()
-NOUNS = "river mountain engine garden castle harbour teacher painter valley village bridge library window forest".split()
-VERBS = "crosses follows remembers repairs watches describes builds guards reaches supports".split()
-PLACES = "north south coast market station border capital island meadow temple".split()
+ADJECTIVES = [
+    "old",
+    "small",
+    "bright",
+    "quiet",
+    "heavy",
+    "broken",
+    "golden",
+    "hidden",
+    "early",
+    "narrow",
+    "distant",
+    "gentle",
+]
+NOUNS = [
+    "river",
+    "mountain",
+    "engine",
+    "garden",
+    "castle",
+    "harbour",
+    "teacher",
+    "painter",
+    "valley",
+    "village",
+    "bridge",
+    "library",
+    "window",
+    "forest",
+]
+VERBS = [
+    "crosses",
+    "follows",
+    "remembers",
+    "repairs",
+    "watches",
+    "describes",
+    "builds",
+    "guards",
+    "reaches",
+    "supports",
+]
+PLACES = ["north", "south", "coast", "market", "station", "border", "capital", "island", "meadow", "temple"]
 
 
 def sentence(random_: random.Random) -> str:
@@ -15,7 +54,7 @@ def sentence(random_: random.Random) -> str:
     first, second = random_.sample(NOUNS, 2)
     return (
         f"The {random_.choice(ADJECTIVES)} {first} {random_.choice(VERBS)} the {random_.choice(ADJECTIVES)} {second} "
-        f"near the {random_.choice(PLACES)}, {random_.choice('but and while because'.split())} the {random_.choice(NOUNS)} "
+        f"near the {random_.choice(PLACES)}, {random_.choice(['but', 'and', 'while', 'because'])} the {random_.choice(NOUNS)} "
         f"{random_.choice(VERBS)} it in {random_.randint(1700, 1999)}."
     )
 
@@ -37,7 +76,11 @@ def dump(pages: int = 40) -> str:
         )
 
     body = "".join(
-        page(n, f"Article {n}", f"'''Article {n}''' is [[Article 1|one]] of many.\n\n" + "\n\n".join(paragraphs(n, 5)) + "\n\n* a list\n")
+        page(
+            n,
+            f"Article {n}",
+            f"'''Article {n}''' is [[Article 1|one]] of many.\n\n" + "\n\n".join(paragraphs(n, 5)) + "\n\n* a list\n",
+        )
         for n in range(1, pages + 1)
     )
     body += page(900, "Old name", "#REDIRECT [[Article 1]]", extra='<redirect title="Article 1" />')
@@ -61,12 +104,16 @@ def write(folder: Path) -> Path:
     lines = ["text,label"]
     for _ in range(160):
         noun = random_.choice(NOUNS)
-        lines.append(f'"{sentence(random_)} The {noun} waits.",{"water" if noun in ("river", "harbour", "bridge") else "land"}')
+        lines.append(
+            f'"{sentence(random_)} The {noun} waits.",{"water" if noun in ("river", "harbour", "bridge") else "land"}'
+        )
     (text / "places.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     recipes = folder / "recipes"
     recipes.mkdir()
     (recipes / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
-    (recipes / "tiny_child.yaml").write_text("name: tiny_child\nextends: tiny\nshards: {sentence_task: none}\n", encoding="utf-8")
+    (recipes / "tiny_child.yaml").write_text(
+        "name: tiny_child\nextends: tiny\nshards: {sentence_task: none}\n", encoding="utf-8"
+    )
     settings = folder / "settings.yaml"
     settings.write_text(
         f"recipes: {recipes}\nhome: {folder / 'home'}\nlease_seconds: 2\nbeam: {{workers: 1}}\n"

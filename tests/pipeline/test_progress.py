@@ -7,7 +7,10 @@ from pipeline.progress import Progress
 
 
 def test_a_line_tells_rate_and_time_left() -> None:
-    assert str(Progress(300, 1200, "steps", 60, measured={"loss": 1.8312})) == "300/1,200 steps · 5.0/s · 3m00s left · loss 1.831"
+    assert (
+        str(Progress(300, 1200, "steps", 60, measured={"loss": 1.8312}))
+        == "300/1,200 steps · 5.0/s · 3m00s left · loss 1.831"
+    )
     assert str(Progress(5, None, "pages", 0)) == "5 pages"
     assert str(Progress(7300, 7300, "steps", 7300)) == "7,300/7,300 steps · 1.0/s"
 
