@@ -42,7 +42,9 @@ def run(
         process = subprocess.Popen(
             [sys.executable, "-m", module, str(folder)],
             cwd=ROOT,
-            env={**os.environ, child.PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+            # Threads that wait sleep instead of spinning: on a machine that does something else too, spinning halves the
+            # speed or worse (torch's matrix products wait for the slowest thread).
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, child.PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
