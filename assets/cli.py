@@ -29,15 +29,13 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 def main() -> NoReturn:
     """Run the command; an error that a person can act on is printed without a traceback, with exit code 1."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # what typer.Exit carries
     except BertError as error:
         if "--json" in sys.argv:
             print(json.dumps({"error": error.what, "todo": error.todo}))
         else:
             print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:
@@ -48,7 +46,7 @@ def main() -> NoReturn:
             error.show()
             sys.exit(error.exit_code)
         raise
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:

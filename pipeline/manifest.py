@@ -17,6 +17,7 @@ from pipeline.errors import StoreError
 
 MANIFEST = "manifest.json"
 REFERENCES = "references.json"  # written by a stage: files that lie elsewhere, as content.reference describes them
+TEMPORARY = f".{MANIFEST}."  # what a crash while the manifest is written may leave
 FAULT = "This is a fault of the stage."
 
 Entry = Mapping[str, Any]
@@ -30,7 +31,7 @@ def list_files(staged: Path) -> list[dict[str, Any]]:
     entries = _referenced(staged / REFERENCES) or _published_before(staged)
     for path in sorted(staged.rglob("*")):
         name = path.relative_to(staged).as_posix()
-        if name in (MANIFEST, REFERENCES) or (path.is_dir() and not path.is_symlink()):
+        if name in (MANIFEST, REFERENCES) or name.startswith(TEMPORARY) or (path.is_dir() and not path.is_symlink()):
             continue
         if path.is_symlink() or not path.is_file():
             raise StoreError(f"{path}: a stage may write plain files only", FAULT)
@@ -85,6 +86,8 @@ def version_in(files: Sequence[Entry]) -> str:
 
 def seal(folder: Path, stage: str, version: str, files: Sequence[Entry]) -> None:
     """Write the manifest of a folder, durably."""
+    for left in folder.glob(f"{TEMPORARY}*"):
+        left.unlink()
     write_bytes(folder / MANIFEST, _sealed({"stage": stage, "version": version, "files": list(files)}))
 
 
@@ -133,8 +136,7 @@ def problems(folder: Path, stage: str, version: str, remembered: Path | None) ->
     present = {
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     }
-    # A crash while the manifest was replaced may have left its temporary file.
-    present = {name for name in present if name != MANIFEST and not name.startswith(f".{MANIFEST}.")}
+    present = {name for name in present if name != MANIFEST and not name.startswith(TEMPORARY)}
     listed = {entry["path"]: entry for entry in files}
     found = []
     if version_in(files) != version:

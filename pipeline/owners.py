@@ -98,7 +98,6 @@ def _start(pid: int) -> str | None:
 @contextmanager
 def claim(path: Path, lease_seconds: float) -> Iterator[None]:
     """Hold `path`, a file that names this process and whose mtime is its heartbeat; removed at the end."""
-    write_bytes(path, str(Owner.this()).encode())
     done = threading.Event()
 
     def beat() -> None:
@@ -107,12 +106,14 @@ def claim(path: Path, lease_seconds: float) -> Iterator[None]:
                 os.utime(path)
 
     thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
     try:
+        write_bytes(path, str(Owner.this()).encode())
+        thread.start()
         yield
     finally:
         done.set()
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
         path.unlink(missing_ok=True)
 
 

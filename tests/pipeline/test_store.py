@@ -1,15 +1,18 @@
-"""The store: content, records, memory, pointers; what happens on crashes, flipped bits, full disks, and two writers."""
+"""The store: content, records, memory, pointers; what happens on flipped bits, full disks, and with two writers.
+
+Crashes have a file of their own: test_store_crash.py.
+"""
 
 import errno
 import json
 import multiprocessing
 import os
 import resource
-import shutil
-import signal
 import stat
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import content, owners
 from pipeline.errors import StoreError
 from pipeline.store import MANIFEST, Record, Store
 
@@ -105,11 +109,8 @@ def test_a_link_or_an_empty_stage_is_refused(store: Store, tmp_path: Path) -> No
 
 
 def reference(store: Store, path: Path) -> str:
-    from pipeline.content import file_sha256
-
     with store.staging() as staged:
-        named = {"path": path.name, "size_bytes": path.stat().st_size, "sha256": file_sha256(path)}
-        (staged / "references.json").write_text(json.dumps([named]), encoding="utf-8")
+        (staged / "references.json").write_text(json.dumps([content.reference(path, path.name)]), encoding="utf-8")
         return store.publish("files", staged)
 
 
@@ -149,6 +150,59 @@ def test_a_referenced_file_that_changed_is_refused_by_name(store: Store, tmp_pat
         store.folder("files", version, dump)
 
 
+def test_a_referenced_table_has_the_version_of_its_bytes_and_may_be_written_anew(store: Store, tmp_path: Path) -> None:
+    table = tmp_path / "corpus.parquet"
+    pq.write_table(TABLE, table)
+    version = reference(store, table)
+    other = Store(tmp_path / "other")
+    with other.staging() as staged:
+        pq.write_table(TABLE, staged / "corpus.parquet", compression="gzip")
+        assert other.publish("files", staged) == version
+    pq.write_table(TABLE, table, compression="none")
+    assert pq.read_table(store.folder("files", version, table) / "corpus.parquet").equals(TABLE)
+    pq.write_table(TABLE.slice(1), table)
+    with pytest.raises(StoreError, match=r"corpus\.parquet: the file changed"):
+        store.folder("files", version, table)
+
+
+def test_a_folder_of_referenced_and_written_files_keeps_their_names(store: Store, tmp_path: Path) -> None:
+    outside = tmp_path / "books" / "a"
+    outside.mkdir(parents=True)
+    (outside / "one.txt").write_text("one", encoding="utf-8")
+    with store.staging() as staged:
+        named = content.reference(outside / "one.txt", "a/one.txt")
+        (staged / "references.json").write_text(json.dumps([named]), encoding="utf-8")
+        (staged / "note").write_text("note", encoding="utf-8")
+        version = store.publish("files", staged)
+    view = store.folder("files", version, tmp_path / "books")
+    assert sorted(p.relative_to(view).as_posix() for p in view.rglob("*") if p.is_file()) == ["a/one.txt", "note"]
+    assert store.folder("files", version, tmp_path / "books") == view
+    assert store.sweep() == []
+    with pytest.raises(StoreError, match="does not say where it lies"):
+        store.folder("files", version)
+
+    (outside / "one.txt").rename(tmp_path / "gone.txt")
+    assert store.sweep() == [f"views/{view.name}"]
+    assert store.verify() == [], "a referenced file is not the store's"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"path": "../outside", "size_bytes": 1, "sha256": "0"},
+        {"path": "/outside", "size_bytes": 1, "sha256": "0"},
+        {"path": "note", "size_bytes": 1, "sha256": "0"},
+        {"path": "other", "sha256": "0"},
+    ],
+)
+def test_references_that_can_not_be_are_refused(store: Store, named: dict[str, Any]) -> None:
+    with pytest.raises(StoreError, match="fault of the stage"), store.staging() as staged:
+        (staged / "note").write_text("note", encoding="utf-8")
+        (staged / "references.json").write_text(json.dumps([named]), encoding="utf-8")
+        store.publish("files", staged)
+    assert not (store.home / "store").exists()
+
+
 # ── records, memory, pointers ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -168,6 +222,48 @@ def test_a_pointer_keeps_its_history(store: Store) -> None:
     assert store.pointer("demo", "documents") == second
     assert store.history("demo", "documents") == [second.digest, first.digest]
     assert store.pointer("demo", "never_made") is None
+
+
+def test_verify_follows_what_assets_have_back_to_the_sources(store: Store) -> None:
+    source = store.append(body(publish(store, "source"), key="s" * 64, asset="dump"))
+    child = store.append(body(publish(store, "child"), inputs={"dump": source.digest}))
+    store.point("demo", "documents", child)
+    assert store.verify() == []
+    (store.home / "records" / f"{source.digest}.json").unlink()
+    (problem,) = store.verify()
+    assert f"{child.digest}.json, input dump, names record {source.digest[:12]}, which is missing" in problem.what
+
+
+def test_content_that_an_asset_has_and_that_vanished_is_reported(store: Store) -> None:
+    record = publish_all(store)
+    store.content(STAGE, record.version).rename(store.home / "elsewhere")
+    (problem,) = store.verify()
+    assert f"{record.version[:12]}: its content is not in the store" in problem.what
+    with pytest.raises(StoreError, match="its content is not in the store"):
+        store.folder(STAGE, record.version)
+
+
+def test_a_champion_beside_the_pointers_is_left_alone(store: Store) -> None:
+    publish_all(store)
+    champion = store.home / "assets" / "demo" / "champion.json"
+    champion.write_text(json.dumps({"champion": "x", "previous": None, "history": []}), encoding="utf-8")
+    assert store.verify() == []
+    assert champion.exists()
+
+
+def test_a_record_under_a_foreign_key_does_not_answer(store: Store) -> None:
+    record = publish_all(store)
+    foreign = store.home / "memory" / ("f" * 64) / record.digest
+    foreign.parent.mkdir()
+    foreign.touch()
+    assert store.remembered("f" * 64) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}])
+def test_a_record_that_is_no_json_is_refused(store: Store, value: object) -> None:
+    with pytest.raises(StoreError, match="the record of documents can't be written"):
+        store.append({**body("v"), "statistics": {"loss": value}})
+    assert not (store.home / "records").exists()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.9, 1.0])
@@ -224,6 +320,51 @@ def test_publishing_over_broken_content_replaces_it(store: Store) -> None:
     assert note.read_text(encoding="utf-8") == "hello"
 
 
+def test_a_broken_memory_of_hashes_breaks_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "SETTLED_SECONDS", -1.0)
+    version = publish(store)
+    folder = store.folder(STAGE, version)
+    entries = list(store.verified.iterdir())
+    assert len(entries) == 2
+    for entry in entries:
+        known = json.loads(entry.read_bytes())
+        entry.write_text(json.dumps({**known, "sha256": "0" * 64}), encoding="utf-8")
+    assert store.folder(STAGE, version) == folder
+    assert not (store.home / "broken").exists()
+
+
+def test_a_file_that_can_not_be_read_is_an_error_and_not_broken_content(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = publish_all(store)
+    real = Path.open
+
+    def full(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.suffix == ".parquet":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return real(path, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        with pytest.raises(StoreError, match=r"part-00000\.parquet: Too many open files\n.*ulimit -n"):
+            store.folder(STAGE, record.version)
+        (problem,) = store.verify()
+        assert "Too many open files" in problem.what
+        assert not store.intact(STAGE, record.version)
+    assert store.folder(STAGE, record.version).is_dir()
+    assert store.verify() == []
+
+
+def test_a_link_in_the_place_of_a_file_is_found(store: Store, tmp_path: Path) -> None:
+    version = publish(store)
+    note = store.content(STAGE, version) / "sub" / "note.txt"
+    note.rename(tmp_path / "note.txt")
+    note.symlink_to(tmp_path / "note.txt")
+    assert [p.what for p in store.verify_version(STAGE, version)] == [
+        f"{note}: its bytes are not those that were published"
+    ]
+
+
 def test_added_and_missing_files_are_found(store: Store) -> None:
     version = publish(store)
     (store.content(STAGE, version) / "extra").write_text("x", encoding="utf-8")
@@ -244,84 +385,38 @@ def test_rejected_content_can_be_published_later_without_running_again(store: St
     (rejected,) = store.rejections(STAGE)
     assert rejected.body["version"] == version
     assert store.accept(rejected) == version
+    assert store.rejections(STAGE) == [rejected], "a crash before its record exists: it can be accepted again"
+    assert store.accept(rejected) == version
+    store.append(dict(rejected.body))
     assert store.folder(STAGE, version).is_dir()
     assert store.rejections(STAGE) == []
 
 
-# ── crashes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-OPERATIONS = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "open", "utime")
-
-
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Run `work` in a child that is killed before its `number`-th operation on the file system. Whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        done = 0
-
-        def count(real: Callable[..., Any]) -> Callable[..., Any]:
-            def counted(*arguments: Any, **named: Any) -> Any:
-                nonlocal done
-                done += 1
-                if done == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **named)
-
-            return counted
-
-        for name in OPERATIONS:
-            setattr(os, name, count(getattr(os, name)))
-        try:
-            work()
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+def test_rejected_content_that_was_changed_is_not_published_and_stays(store: Store) -> None:
+    with store.staging() as staged:
+        fill(staged)
+        store.reject(staged, {k: v for k, v in body("").items() if k != "version"})
+    (rejected,) = store.rejections(STAGE)
+    (rejected.folder / "content" / "sub" / "note.txt").write_text("better", encoding="utf-8")
+    with pytest.raises(StoreError, match="it was changed since it was rejected"):
+        store.accept(rejected)
+    assert not (store.home / "store").exists()
+    assert store.rejections(STAGE) == [rejected]
 
 
-def test_killed_between_any_two_steps_nothing_is_half_published_and_a_rerun_completes(tmp_path: Path) -> None:
-    expected = publish_all(Store(tmp_path / "undisturbed"))
-    number = 0
-    while True:
-        number += 1
-        home = tmp_path / f"home{number}"
-        store = Store(home, lease_seconds=2)
-        killed = killed_at(number, lambda store=store: publish_all(store))
-        record = store.pointer("demo", "documents")
-        if record is not None:  # what is visible is whole
-            assert store.folder(STAGE, record.version).is_dir()
-            assert record.version == expected.version
-        for remembered in store.remembered("k" * 64):
-            assert store.folder(STAGE, remembered.version).is_dir()
-        assert store.verify() == []
-        store.sweep()
-        assert not list((home / "staging").glob("*"))
-        again = publish_all(store)
-        assert again.version == expected.version
-        assert store.verify() == []
-        assert store.pointer("demo", "documents") == again
-        shutil.rmtree(home)
-        if not killed:
-            break
-    assert number > 20, "the crash points were not counted"
-
-
-def test_killed_while_replacing_broken_content(tmp_path: Path) -> None:
-    number = 0
-    while True:
-        number += 1
-        store = Store(tmp_path / f"home{number}", lease_seconds=2)
-        version = publish_all(store).version
-        (store.content(STAGE, version) / "sub" / "note.txt").write_text("hellO", encoding="utf-8")
-        killed = killed_at(number, lambda store=store: publish(store))
-        store.sweep()
-        assert publish_all(store).version == version
-        assert (store.folder(STAGE, version) / "sub" / "note.txt").read_text(encoding="utf-8") == "hello"
-        assert store.verify() == []
-        shutil.rmtree(store.home)
-        if not killed:
-            break
-    assert number > 20
+def test_what_is_left_of_accepted_content_is_swept_and_what_waits_is_not(store: Store) -> None:
+    for note in ("one", "two"):
+        with store.staging() as staged:
+            fill(staged, note)
+            store.reject(staged, {**body(""), "key": note * 20})
+    first, second = store.rejections(STAGE)
+    store.accept(first)
+    store.append(dict(first.body))
+    old = time.time() - 100
+    for place in (first.folder, second.folder):
+        os.utime(place, (old, old))
+    assert store.sweep() == [f"rejected/{first.folder.name}"]
+    assert store.rejections(STAGE) == [second]
 
 
 # ── two at once ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -388,7 +483,7 @@ def test_a_file_size_limit_gives_one_message_and_publishes_nothing(store: Store)
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Path:
+def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
     if (
@@ -445,3 +540,78 @@ def test_a_run_folder_is_resumed_unless_a_fresh_one_is_asked_for(store: Store) -
         assert list(fresh.iterdir()) == []
     with store.run_folder("key") as newest:
         assert newest == fresh
+
+
+def test_a_second_process_that_wants_the_same_run_is_told_for_whom(store: Store) -> None:
+    fork = multiprocessing.get_context("fork")
+    holding, done = fork.Event(), fork.Event()
+
+    def train() -> None:
+        with store.run_folder("key"):
+            holding.set()
+            done.wait(30)
+
+    def refuse(line: str) -> None:
+        raise StoreError(line, "Wait for it.")
+
+    first = fork.Process(target=train)
+    first.start()
+    assert holding.wait(30)
+    with (
+        pytest.raises(StoreError, match=rf"waiting for training run key \(pid {first.pid} on "),
+        store.run_folder("key", waiting=refuse),
+    ):
+        pass
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        done.set()
+
+    with store.run_folder("key", waiting=say) as folder:
+        assert folder.name == "0"
+    first.join()
+    assert len(said) == 1
+
+
+# ── sweeping ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_living_keep_their_staging_even_before_its_first_file(store: Store) -> None:
+    with store.staging() as staged:
+        assert store.sweep() == []
+        assert staged.is_dir()
+    with store.lease(STAGE, "0" * 64):
+        assert store.sweep() == []
+
+
+def test_staging_of_another_host_is_swept_when_its_heartbeat_is_old(store: Store) -> None:
+    place = store.home / "staging" / "abc"
+    place.mkdir(parents=True)
+    claim = store.home / "leases" / "staging-abc"
+    claim.parent.mkdir()
+    claim.write_text(str(replace(owners.Owner.this(), host="elsewhere", pid=1)), encoding="utf-8")
+    assert store.sweep() == []
+    old = time.time() - 3
+    os.utime(claim, (old, old))
+    assert store.sweep() == ["staging/abc", "leases/staging-abc"]
+    assert list((store.home / "staging").iterdir()) == []
+
+
+def test_who_was_swept_while_it_slept_publishes_nothing(store: Store) -> None:
+    with pytest.raises(StoreError, match="No such file|wrote nothing"), store.staging() as staged:
+        fill(staged)
+        (store.home / "leases" / f"staging-{staged.name}").unlink()
+        assert len(store.sweep()) == 1
+        store.publish(STAGE, staged)
+    assert not list((store.home / "store").glob("*/*"))
+
+
+def test_old_temporary_files_are_swept_and_new_ones_are_not(store: Store) -> None:
+    publish_all(store)
+    old, new = store.home / "records" / ".a.json.1", store.home / "records" / ".b.json.2"
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    assert store.sweep() == ["records/.a.json.1"]
+    assert new.exists()
