@@ -128,7 +128,7 @@ class _Column:
             self.children = [_Column(field.type) for field in type_]
             self.logical: Any = ["struct", [[f.name, c.logical] for f, c in zip(type_, self.children, strict=True)]]
         elif pa.types.is_map(type_):
-            self.children = [_Column(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))]
+            self.children = [_Column(pa.struct([type_.key_field, type_.item_field]))]
             self.logical = ["map", self.children[0].logical]
         elif _is_list(type_):
             self.children = [_Column(type_.value_type)]
@@ -146,6 +146,8 @@ class _Column:
             array = array.storage
         if isinstance(array, pa.DictionaryArray):
             array = array.dictionary_decode()
+        if pa.types.is_map(self.type):
+            array = array.cast(pa.list_(self.children[0].type))
         valid = None if array.null_count == 0 else np.asarray(array.is_valid())
         if valid is not None:
             self.nulls.update((np.flatnonzero(~valid) + self.count).astype("<i8").data)

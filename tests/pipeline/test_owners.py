@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +44,34 @@ def test_a_process_of_another_host_is_only_dead_by_its_heartbeat(tmp_path: Path)
     old = time.time() - 61
     os.utime(path, (old, old))
     assert is_dead(path, lease_seconds=60)
+
+
+def test_a_process_of_another_boot_or_container_is_only_dead_by_its_heartbeat(tmp_path: Path) -> None:
+    path = tmp_path / "owner"
+    path.write_text(str(replace(ended_process(), boot="another")), encoding="utf-8")
+    assert not is_dead(path, lease_seconds=60)
+    os.utime(path, (0, 0))
+    assert is_dead(path, lease_seconds=60)
+
+
+def test_a_claim_that_can_not_be_read_is_judged_by_its_age(tmp_path: Path) -> None:
+    path = tmp_path / "owner"
+    assert is_dead(path, lease_seconds=60), "there is none"
+    path.write_text("half of a na", encoding="utf-8")
+    assert not is_dead(path, lease_seconds=60)
+    os.utime(path, (0, 0))
+    assert is_dead(path, lease_seconds=60)
+
+
+def test_a_stopped_process_is_not_dead_and_a_killed_one_is_before_anyone_waits_for_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = Owner.of(child.pid)
+    child.send_signal(signal.SIGSTOP)
+    assert not owner.surely_dead()
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie now
+    assert owner.surely_dead()
+    child.communicate()
 
 
 def test_a_claim_of_this_host_is_judged_by_the_process_not_by_age(tmp_path: Path) -> None:

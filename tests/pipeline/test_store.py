@@ -12,6 +12,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -442,6 +443,31 @@ def test_two_writers_of_the_same_versions_and_pointer_lose_nothing(store: Store)
         assert {r.body["finished"][17:19] for r in store.remembered(f"{n:064d}")} == {"01", "02"}
     assert len(store.history("demo", "documents")) == 24
     assert store.sweep() == []
+
+
+def read_many(home: Path, version: str, count: int) -> None:
+    for _ in range(count):
+        with suppress(StoreError):
+            Store(home).folder(STAGE, version)
+
+
+def test_a_reader_that_finds_broken_content_never_takes_away_what_another_just_mended(store: Store) -> None:
+    version = publish(store)
+    fork = multiprocessing.get_context("fork")
+    for _ in range(8):
+        (store.content(STAGE, version) / "sub" / "note.txt").write_text("hellO", encoding="utf-8")
+        beside = [
+            fork.Process(target=read_many, args=(store.home, version, 10)),
+            fork.Process(target=publish, args=(store,)),
+            fork.Process(target=publish, args=(store,)),
+        ]
+        for process in beside:
+            process.start()
+        for process in beside:
+            process.join()
+            assert process.exitcode == 0
+        assert (store.folder(STAGE, version) / "sub" / "note.txt").read_text(encoding="utf-8") == "hello"
+    assert len(list((store.home / "broken").iterdir())) == 8
 
 
 # ── full, read-only ──────────────────────────────────────────────────────────────────────────────────────────────────
