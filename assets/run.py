@@ -64,6 +64,7 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
     latest = event.asset_materialization if event else None
     tags = {
         "dagster/data_version": record.version,
+        "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": node.code_version,
         **{
             f"dagster/input_data_version/{source.recipe}/{source.name}": store.record(record.inputs[name]).version
@@ -72,6 +73,10 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
     }
     if latest is not None and all((latest.tags or {}).get(name) == value for name, value in tags.items()):
         return
+    for source in node.inputs.values():  # which event of each input it was made from: the one that Dagster has now
+        events = opened.fetch_materializations(dg.AssetKey([source.recipe, source.name]), limit=1).records
+        pointer = str(events[0].storage_id) if events else "NULL"
+        tags[f"dagster/input_event_pointer/{source.recipe}/{source.name}"] = pointer
     metadata = metadata_of(store, WIRING[node.stage.name], record)
     opened.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
     validation = record.body["validation"]
