@@ -8,12 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
@@ -184,11 +185,11 @@ class _Reporter:
 @contextmanager
 def _ends_with_parent(poll_seconds: float = 1.0) -> Iterator[None]:
     """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good."""
-    parent, done = os.getppid(), threading.Event()
+    parents, done = _parents(), threading.Event()
 
     def watch() -> None:
         while not done.wait(poll_seconds):
-            if os.getppid() != parent:
+            if _parents() != parents:
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(30)  # what training needs to save
                 if not done.is_set():
@@ -199,3 +200,14 @@ def _ends_with_parent(poll_seconds: float = 1.0) -> Iterator[None]:
         yield
     finally:
         done.set()
+
+
+def _parents() -> tuple[int, ...]:
+    """The parent of this step and, where that is a fork server, the run's process above it: a fork server lives on as
+    long as one of its children does."""
+    parent = os.getppid()
+    with suppress(psutil.Error):
+        process = psutil.Process(parent)
+        if any("forkserver" in word for word in process.cmdline()):
+            return parent, process.ppid()
+    return (parent,)
