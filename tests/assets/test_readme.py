@@ -16,7 +16,7 @@ SHELL = [
     for line in block.splitlines()
 ]
 BERT = [line for line in SHELL if line.startswith("bert ")]
-MAKE = [target for line in SHELL for target in re.findall(r"make ([a-z]+)", line)]
+MAKE = [target for block in re.findall(r"```sh\n(.*?)```", README, re.S) for target in re.findall(r"make ([a-z]+)", block)]
 ON_DEMO = [line for line in BERT if " my_model" not in line]
 
 
