@@ -105,7 +105,7 @@ def test_an_asset_shows_its_numbers_and_its_curve(ui: Ui) -> None:
 
 def test_the_checks_of_an_asset_are_shown_with_their_results(ui: Ui) -> None:
     ui.open("/assets/tiny/documents?view=checks")
-    for text in ("doc_id_unique", "Succeeded", "reproducible"):
+    for text in ("doc_ids_unique", "Succeeded", "reproducible"):
         ui.see(text)
 
 
