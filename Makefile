@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements.lock requirements-dev.lock
 
-.PHONY: demo test lint ui bench env dev browser clean
+.PHONY: demo test test-demo lint ui bench env dev browser clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml
@@ -37,6 +37,10 @@ ui: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training)
+test-demo: $(VENV)/.dev
+	$(BIN)/python -m pytest -m demo tests/test_demo.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

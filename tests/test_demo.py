@@ -14,7 +14,7 @@ import pytest
 from pipeline.store import Store
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.demo
 
 
 def make(home: Path, target: str) -> str:

@@ -16,7 +16,9 @@ SHELL = [
     for line in block.splitlines()
 ]
 BERT = [line for line in SHELL if line.startswith("bert ")]
-MAKE = [target for block in re.findall(r"```sh\n(.*?)```", README, re.S) for target in re.findall(r"make ([a-z]+)", block)]
+MAKE = [
+    target for block in re.findall(r"```sh\n(.*?)```", README, re.S) for target in re.findall(r"make ([a-z]+)", block)
+]
 ON_DEMO = [line for line in BERT if " my_model" not in line]
 
 
@@ -58,12 +60,14 @@ def test_the_exported_model_loads_as_the_readme_says(
 def test_the_recipe_of_the_readme_trains_on_ones_own_text(tmp_path: Path) -> None:
     world = World.make(tmp_path / "world")
     (recipe,) = re.findall(r"```yaml\n# recipes/my_model.yaml\n(.*?)```", README, re.S)
-    assert "extends: demo" in recipe and "held_out: 0.1" in recipe and "/data/tales" in recipe and "size: 4000" in recipe
+    assert (
+        "extends: demo" in recipe and "held_out: 0.1" in recipe and "/data/tales" in recipe and "size: 4000" in recipe
+    )
     recipe = (
         recipe.replace("demo", "tiny")
         .replace("/data/tales", str(world.folder / "text" / "books"))
         .replace("4000", "260")
-    recipe = recipe.replace("held_out: 0.1", "held_out: 0.5")  # of eight books, a tenth by hash is none
+        .replace("held_out: 0.1", "held_out: 0.5")  # of eight books, a tenth by hash is none
     )
     (world.folder / "recipes" / "my_model.yaml").write_text(recipe, encoding="utf-8")
     commands = [shlex.split(line)[1:] for line in BERT if line.startswith("bert run my_model")]
