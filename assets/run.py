@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -112,22 +112,20 @@ def _execute(opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forc
         return _follow(opened, created.run_id, child, say)
 
 
-class _cancels:
+@contextmanager
+def _cancels(opened: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Within the block, SIGINT and SIGTERM ask Dagster to cancel the run instead of ending this process."""
 
-    def __init__(self, opened: dg.DagsterInstance, run_id: str) -> None:
-        self.opened, self.run_id = opened, run_id
-
-    def __enter__(self) -> None:
-        self.before = {s: signal.signal(s, self.ask) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        run = self.opened.get_run_by_id(self.run_id)
+    def ask(number: int, frame: FrameType | None) -> None:
+        run = opened.get_run_by_id(run_id)
         if run is not None and not run.is_finished and run.status != dg.DagsterRunStatus.CANCELING:
-            self.opened.report_run_canceling(run)
+            opened.report_run_canceling(run)
 
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self.before.items():
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 

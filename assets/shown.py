@@ -8,6 +8,8 @@ from typing import Any
 
 import dagster as dg
 
+from pipeline.store import Record
+
 
 def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = ()) -> dict[str, Any]:
     """Every number and short text of the statistics under its own name; Dagster draws the numbers over time."""
@@ -24,6 +26,13 @@ def counts(table: Mapping[str, Any], name: str, value: str) -> dg.TableMetadataV
     return dg.MetadataValue.table(
         [dg.TableRecord({name: str(key), value: _cell(number)}) for key, number in table.items()]
     )
+
+
+def tables(statistics: Mapping[str, Any]) -> dict[str, dg.TableMetadataValue]:
+    """Every mapping of the statistics as a table under its own name."""
+    return {
+        name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value
+    }
 
 
 def rows(table: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
@@ -65,10 +74,11 @@ def plot(draw: Callable[[Any], None], title: str) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})")
 
 
-def text_metadata(statistics: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
     """What every table of documents shows: counts, drops that add up, first rows, lengths."""
     import pyarrow.parquet as pq
 
+    statistics = record.body["statistics"]
     lengths: list[int] = []
     sample: list[dict[str, Any]] = []
     for part in sorted(folder.glob("*.parquet")):
@@ -88,10 +98,7 @@ def text_metadata(statistics: Mapping[str, Any], folder: Path) -> dict[str, Any]
         axes.set_xlabel("characters per document")
         axes.set_ylabel("documents")
 
-    tables = {
-        name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value
-    }
-    shown = {"dagster/row_count": len(lengths), **numbers(statistics), **tables, **schema(folder)}
+    shown = {"dagster/row_count": len(lengths), **numbers(statistics), **tables(statistics), **schema(folder)}
     if lengths:
         shown |= {"sample": rows(sample), "lengths": plot(draw, "Length of documents")}
     return shown

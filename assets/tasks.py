@@ -3,17 +3,14 @@
 from pathlib import Path
 
 from assets.asset import Metadata, Wiring
-from assets.shown import counts, numbers, schema
+from assets.shown import numbers, schema, tables
 from pipeline.store import Record
 
 
 def metadata(record: Record, folder: Path) -> Metadata:
     """Counts by part and label, and what was dropped; or which files are missing."""
     statistics = record.body["statistics"]
-    tables = {
-        name: counts(value, name, "count") for name, value in statistics.items() if isinstance(value, dict) and value
-    }
-    return {**numbers(statistics), **tables, **schema(folder)}
+    return {**numbers(statistics), **tables(statistics), **schema(folder)}
 
 
 WIRING = Wiring(

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import lineage, sources, suites
-from pipeline.atomic import explain
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
 from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
@@ -42,11 +41,16 @@ RECORDED_LIBRARIES = (
 )
 
 
+def critical_failures(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that keep content from being published unless somebody waives them."""
+    return [r for r in results if not r["passed"] and r["severity"] == "critical"]
+
+
 class ValidationFailed(BertError):
     """Critical checks failed: nothing was published, what failed lies under `rejected/`."""
 
     def __init__(self, node: "Node", results: list[dict[str, Any]], rejected: str) -> None:
-        failed = [r for r in results if not r["passed"] and r["severity"] == "critical"]
+        failed = critical_failures(results)
         table = "\n".join(f"    {r['name']}: {r['observed']} (expected {r['expected']})" for r in failed)
         super().__init__(
             f"{node.path}: {len(failed)} critical check(s) failed, nothing was published\n{table}",
@@ -277,8 +281,8 @@ class Outcome:
 def usable(record: Record) -> list[str]:
     """Names of critical checks that failed and that nobody waived; empty: what this record names may be used."""
     waived = {waiver["check"] for waiver in record.body["waivers"]}
-    results = record.body["validation"]["results"]
-    return [r["name"] for r in results if not r["passed"] and r["severity"] == "critical" and r["name"] not in waived]
+    failed = critical_failures(record.body["validation"]["results"])
+    return [r["name"] for r in failed if r["name"] not in waived]
 
 
 def settle(store: Store, need: Need) -> Record:
@@ -311,6 +315,11 @@ def settle(store: Store, need: Need) -> Record:
         "host": platform.node(),
         "user": _user(),
     }
+    return _become(store, node, body)
+
+
+def _become(store: Store, node: Node, body: Mapping[str, Any]) -> Record:
+    """Write the record and make it what the asset is now."""
     record = store.append(body)
     store.point(node.recipe, node.name, record)
     return record
@@ -364,10 +373,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         if node.stage.resumable:
             folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
         staged = held.enter_context(store.staging())
-        try:
-            statistics = node.stage.load()(folders, node.config, staged)
-        except OSError as error:
-            raise explain(error, staged) from error
+        statistics = node.stage.load()(folders, node.config, staged)
         body = {
             "schema": SCHEMA,
             "recipe": node.recipe,
@@ -394,14 +400,11 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         }
         if forced and node.stage.deterministic:
             body["validation"]["results"].append(_reproducible(store, need, staged))
-        failed = [r for r in body["validation"]["results"] if not r["passed"] and r["severity"] == "critical"]
-        if failed:
+        if critical_failures(body["validation"]["results"]):
             rejected = store.reject(staged, body)
             raise ValidationFailed(node, body["validation"]["results"], rejected)
         version = store.publish(node.stage.name, staged)
-        record = store.append(body | {"version": version})
-        store.point(node.recipe, node.name, record)
-        return record
+        return _become(store, node, body | {"version": version})
 
 
 REPRODUCIBLE = "reproducible"  # the check that a forced run of a deterministic stage adds
@@ -442,9 +445,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
     waiver = {"check": check, "reason": reason, "user": _user(), "time": _now()}
     record = store.pointer(node.recipe, node.name)
     if record is not None and record.key == need.key and check in usable(record):
-        accepted = store.append({**record.body, "waivers": [*record.body["waivers"], waiver], "finished": _now()})
-        store.point(node.recipe, node.name, accepted)
-        return accepted
+        return _become(store, node, {**record.body, "waivers": [*record.body["waivers"], waiver], "finished": _now()})
     for rejected in store.rejections(node.stage.name):
         body = dict(rejected.body)
         if body["key"] == need.key:
@@ -458,9 +459,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             left = usable(Record("", body))
             if left == [] and any(r["name"] == check and not r["passed"] for r in body["validation"]["results"]):
                 version = store.accept(rejected)
-                accepted = store.append({**body, "version": version, "finished": _now()})
-                store.point(node.recipe, node.name, accepted)
-                return accepted
+                return _become(store, node, {**body, "version": version, "finished": _now()})
             if left:
                 store.note_waiver(rejected, body)
                 raise DataError(

@@ -4,7 +4,6 @@ Covers single URLs and members of wheels; `pipeline.sources` says what is asked 
 """
 
 import difflib
-import fcntl
 import hashlib
 import http.client
 import os
@@ -17,8 +16,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import unquote, urlsplit
@@ -26,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from pipeline import atomic, progress
 from pipeline.config import UrlFrom, WheelFrom
 from pipeline.errors import SourceError
+from pipeline.owners import held_lock
 from pipeline.settings import settings
 
 CHUNK_BYTES = 1 << 20
@@ -70,7 +69,7 @@ def kept(digest: str, name: str, fetch: Callable[[Path], None], algorithm: str =
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / ".lock"):
+        with held_lock(folder / ".lock"):
             if _is(path, digest, algorithm):
                 return path
             with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
@@ -93,13 +92,6 @@ def _is(path: Path, digest: str, algorithm: str) -> bool:
         return path.is_file() and digest_of(path, algorithm) == digest
     except OSError:
         return False
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 # ── URLs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

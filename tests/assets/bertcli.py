@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,14 @@ class World:
         folder.mkdir(exist_ok=True)
         tiny.write(folder)
         return cls(folder)
+
+    def copy(self, folder: Path) -> "World":
+        """The same world in a folder that does not exist yet, to break."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        settings = folder / "settings.yaml"
+        text = settings.read_text(encoding="utf-8")
+        settings.write_text(text.replace(str(self.folder), str(folder)), encoding="utf-8")
+        return World(folder)
 
     @property
     def home(self) -> Path:

@@ -32,11 +32,7 @@ def runs(world: World) -> dict[str, str]:
 @pytest.fixture
 def copy(made: World, tmp_path: Path) -> World:
     """A copy of the made world, to break."""
-    target = tmp_path / "copy"
-    shutil.copytree(made.folder, target, symlinks=True)
-    for path in (target / "settings.yaml",):
-        path.write_text(path.read_text(encoding="utf-8").replace(str(made.folder), str(target)), encoding="utf-8")
-    return World(target)
+    return made.copy(tmp_path / "copy")
 
 
 # ── undisturbed ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -51,11 +51,7 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A copy of the made world, so that runs from the UI leave the original as it is."""
-    target = tmp_path_factory.mktemp("ui") / "world"
-    shutil.copytree(made.folder, target, symlinks=True)
-    settings = target / "settings.yaml"
-    settings.write_text(settings.read_text(encoding="utf-8").replace(str(made.folder), str(target)), encoding="utf-8")
-    return World(target)
+    return made.copy(tmp_path_factory.mktemp("ui") / "world")
 
 
 @pytest.fixture(scope="module")
