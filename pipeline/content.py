@@ -8,7 +8,7 @@ any other file is the SHA-256 of its bytes.
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,14 @@ READ_BYTES = 1 << 20  # of a column, so that a file of one huge row group is not
 SETTLED_SECONDS = 2.0  # a file that was written less than this ago may be written again without a change of its times
 
 
-def content_digest(path: Path) -> str:
-    """Digest of a file's content, independent of how it was written. Raises DataError for a broken Parquet file."""
-    return parquet_digest(path) if path.suffix == ".parquet" else file_sha256(path)
+def content_digest(path: Path, cache: Path | None = None) -> str:
+    """Digest of a file's content, independent of how it was written. `cache` as in `file_sha256`.
+
+    Raises DataError for a broken Parquet file.
+    """
+    if path.suffix == ".parquet":
+        return _remembered(path, cache, "digest", parquet_digest)
+    return file_sha256(path, cache)
 
 
 def version_of(files: Mapping[str, str]) -> str:
@@ -47,19 +52,30 @@ def file_sha256(path: Path, cache: Path | None = None) -> str:
 
     Times of files are coarse (2 s at worst), so the hash of a file that was written a moment ago is not remembered.
     """
+    return _remembered(path, cache, "sha256", _sha256)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remembered(path: Path, cache: Path | None, name: str, compute: Callable[[Path], str]) -> str:
+    """`compute(path)`, or what the cache knows under `name` of this very file."""
     if cache is None:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return compute(path)
     mark, now = fingerprint(path), time.time_ns()
     entry = cache / hashlib.sha256(str(path.resolve()).encode()).hexdigest()
     known = _read(entry)
-    if known.get("file") == mark and isinstance(known.get("sha256"), str):
-        return str(known["sha256"])
-    digest = file_sha256(path)
+    if known.get("file") != mark:
+        known = {"file": mark}
+    if isinstance(known.get(name), str):
+        return str(known[name])
+    digest = compute(path)
     settled = now - max(mark[3:]) > SETTLED_SECONDS * 1e9
     if settled and fingerprint(path) == mark:  # else it changed, or may have, while it was read
         with suppress(OSError):  # a cache that can't be written costs time, never an answer
-            write_bytes(entry, canonical_json({"file": mark, "sha256": digest}))
+            write_bytes(entry, canonical_json(known | {name: digest}))
     return digest
 
 
@@ -69,7 +85,7 @@ def reference(path: Path, name: str, cache: Path | None = None) -> dict[str, Any
     Its digest is the one that the bytes would get, so that both forms give the same version.
     """
     sha256 = file_sha256(path, cache)
-    digest = {"digest": content_digest(path)} if path.suffix == ".parquet" else {}
+    digest = {"digest": content_digest(path, cache)} if path.suffix == ".parquet" else {}
     return {"path": name, "size_bytes": path.stat().st_size, "sha256": sha256, **digest}
 
 

@@ -42,9 +42,8 @@ class Progress:
 
     def __str__(self) -> str:
         if self.unit.startswith("bytes"):
-            return str(
-                replace(self, done=self.done / 1e6, total=self.total and self.total / 1e6, unit=f"MB{self.unit[5:]}")
-            )
+            megabytes = replace(self, done=self.done / 1e6, before=self.before / 1e6, unit=f"MB{self.unit[5:]}")
+            return str(replace(megabytes, total=self.total and self.total / 1e6))
         digits = 1 if self.unit.startswith("MB") else 0
         of = f"/{self.total:,.{digits}f}" if self.total else ""
         values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
@@ -64,10 +63,14 @@ class _Listener:
         self.callback = callback
         self.started: dict[str, tuple[float, float]] = {}  # unit → time of the first report, and what was done then
         self.last: dict[str, float] = {}
+        self.done: dict[str, float] = {}
         self.finished: set[str] = set()
 
     def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
         now = time.monotonic()
+        if done < self.done.get(unit, done):  # the next file, or pass: its rate is its own
+            self.started.pop(unit)
+        self.done[unit] = done
         started, before = self.started.setdefault(unit, (now, done))
         finished = total is not None and done >= total
         if unit in self.finished and finished:

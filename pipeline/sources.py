@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline import atomic, downloads, progress, wikimedia
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
-from pipeline.content import file_sha256
+from pipeline.content import reference
 from pipeline.errors import SourceError
 from pipeline.settings import settings
 from pipeline.stage import Stage
@@ -33,7 +33,7 @@ Origin = PathFrom | UrlFrom | WheelFrom | WikimediaFrom
 def fetch_files(inputs: Mapping[str, Path], config: FilesConfig, out: Path) -> dict[str, Any]:
     """Write the files of the origin into `out` under their names; for a local path instead `references.json`.
 
-    `references.json`: [{"path", "size_bytes", "sha256"}], `path` relative to the named folder, or the file's name.
+    `references.json`: a `content.reference` per file, its path relative to the named folder, or the file's name.
     Raises SourceError for what is missing, can't be downloaded or has the wrong digest.
     """
     origin = config.from_
@@ -110,7 +110,7 @@ def present(from_: Origin) -> bool:
 
 
 def _described(from_: PathFrom) -> list[dict[str, Any]]:
-    """[{path, size_bytes, sha256}] of a file, or of all files below a folder, by relative path."""
+    """References (`content.reference`) to a file, or to all files below a folder, by relative path."""
     root = Path(from_.path)
     files = list(_local_files(root))
     base = root if root.is_dir() else root.parent
@@ -118,15 +118,14 @@ def _described(from_: PathFrom) -> list[dict[str, Any]]:
     described = []
     done = 0
     for path in files:
-        size = path.stat().st_size
         try:
-            sha256 = file_sha256(path, settings().home_path / "verified")
+            entry = reference(path, path.relative_to(base).as_posix(), settings().home_path / "verified")
         except OSError as error:
             raise SourceError(
                 f"{path} can't be read: {error.strerror}", "Check the file and its permissions."
             ) from error
-        described.append({"path": path.relative_to(base).as_posix(), "size_bytes": size, "sha256": sha256})
-        done += size
+        described.append(entry)
+        done += entry["size_bytes"]
         progress.report(done, total, "bytes")
     return described
 

@@ -258,3 +258,12 @@ def test_a_reference_describes_a_file_like_its_bytes(tmp_path: Path) -> None:
     assert described["size_bytes"] == len(path.read_bytes())
     assert described["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert described["digest"] == content_digest(path)
+
+
+def test_the_rows_of_a_file_are_digested_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "SETTLED_SECONDS", -1.0)
+    path, cache = tmp_path / "t.parquet", tmp_path / "cache"
+    pq.write_table(TABLE, path)
+    first = content.reference(path, "t.parquet", cache)
+    monkeypatch.setattr(content, "parquet_digest", lambda path: pytest.fail("digested again"))
+    assert content.reference(path, "t.parquet", cache) == first

@@ -17,12 +17,23 @@ def test_a_line_tells_rate_and_time_left() -> None:
 
 def test_bytes_are_shown_in_megabytes() -> None:
     assert str(Progress(5e6, 20e6, "bytes hashed", 2)) == "5.0/20.0 MB hashed · 2.5/s · 6s left"
+    assert str(Progress(9e6, 20e6, "bytes", 2, before=4e6)) == "9.0/20.0 MB · 2.5/s · 4s left"
 
 
 def test_a_resumed_stage_is_rated_by_what_it_did_itself() -> None:
     now = Progress(done=500, total=900, unit="steps", seconds=50, before=400)
     assert now.rate == 2.0
     assert now.eta_seconds == 200
+
+
+def test_a_count_that_starts_again_is_rated_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    heard: list[Progress] = []
+    with progress.listen(heard.append):
+        for done in (400, 900, 100, 300):  # the end of one file, then the next
+            progress.report(done, 1000, "rows")
+    assert [p.before for p in heard] == [400, 400, 100, 100]
+    assert all(p.rate >= 0 for p in heard)
 
 
 def test_the_listener_hears_the_end_once_and_not_every_report(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,20 @@ import http.server
 import json
 import os
 import resource
+import shutil
 import stat
 import threading
 import zipfile
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
 from pipeline import downloads, sources, wikimedia
 from pipeline.config import FilesConfig, From
 from pipeline.errors import SourceError, StoreError
+from pipeline.manifest import list_files
 
 DATA = b"Once upon a time there was a tailor.\n" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -87,6 +91,18 @@ def test_a_local_file_is_referenced_and_not_copied(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["references.json"]
     assert statistics["size_bytes"] == len(DATA) and statistics["file_count"] == 1
     assert sources.resolve(origin(path=str(tmp_path / "tales.txt"))) == {"files": wanted}
+
+
+def test_a_referenced_parquet_file_has_the_version_of_its_bytes(tmp_path):
+    path = tmp_path / "t" / "rows.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"n": range(9)}), path)
+    fetch(tmp_path / "referenced", path=str(path))
+    (tmp_path / "bytes").mkdir()
+    shutil.copy(path, tmp_path / "bytes")
+    (referenced,) = list_files(tmp_path / "referenced")
+    (written,) = list_files(tmp_path / "bytes")
+    assert referenced == {**written, "referenced": True}
 
 
 def test_where_a_folder_lies_does_not_matter_but_its_names_do(tmp_path):
