@@ -17,6 +17,7 @@ from pipeline.stage import ROOT
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 60.0
+SHOWN = ("loss", "mlm_accuracy", "learning_rate")  # of a row of metrics.jsonl, in the progress line and as live plots
 LOG = "stderr.log"
 LOG_LINES = 20
 
@@ -73,8 +74,9 @@ def _report(folder: Path, total: int | None, unit: str) -> None:
     reached = max(row["step"] for row in (timing, metrics) if row) if timing or metrics else 0
     measured = {
         name: float(row[name])
-        for name, row in (("loss", metrics), ("tokens_per_second", timing))
-        if row and row[name] is not None
+        for row, names in ((metrics, SHOWN), (timing, ("tokens_per_second",)))
+        for name in names
+        if row and row.get(name) is not None
     }
     progress.report(reached, total, unit, **measured)
 

@@ -3,6 +3,7 @@
 Needs Debian's chromium (`make browser`); skips with that reason elsewhere.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -40,6 +41,15 @@ class Ui:
     def see(self, text: str) -> None:
         """Wait until the text is visible."""
         self.page.get_by_text(text).first.wait_for(timeout=WAIT)
+
+    def stale(self) -> set[str]:
+        """Names of the assets that this server says are unsynced."""
+        query = b'{"query": "{ assetNodes { assetKey { path } staleStatus } }"}'
+        request = urllib.request.Request(f"{self.base}/graphql", query, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            nodes = json.load(response)["data"]["assetNodes"]
+        paths = [node["assetKey"]["path"] for node in nodes if node["staleStatus"] == "STALE"]
+        return {name for recipe, name in paths if recipe == "tiny"}
 
 
 def free_port() -> int:
@@ -103,6 +113,22 @@ def test_the_checks_of_an_asset_are_shown_with_their_results(ui: Ui) -> None:
     ui.open("/assets/tiny/documents?view=checks")
     for text in ("doc_ids_unique", "Succeeded", "reproducible"):
         ui.see(text)
+
+
+def test_after_a_reload_exactly_the_touched_assets_are_unsynced(ui: Ui, world: World) -> None:
+    world.edit("dupe_factor: 2", "dupe_factor: 3")
+    try:
+        ui.open("/locations/bert/asset-groups/tiny")
+        ui.page.get_by_role("button").filter(has_text="Reload definitions").first.click()
+        deadline = time.monotonic() + 120
+        touched = {"pretraining_shards_32", "pretraining_shards_64"}
+        while ui.stale() != touched and time.monotonic() < deadline:
+            time.sleep(1)
+        assert ui.stale() == touched
+        ui.open("/assets/tiny/pretraining_shards_32")
+        ui.see("Unsynced")
+    finally:
+        world.edit("dupe_factor: 3", "dupe_factor: 2")
 
 
 def test_materializing_from_the_ui_reuses_what_is_known(ui: Ui, world: World) -> None:
