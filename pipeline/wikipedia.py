@@ -30,7 +30,7 @@ from pipeline.wikitext import Site, is_disambiguation, redirect_target, to_text
 STAGE = Stage(
     name="wikipedia_text",
     function="pipeline.wikipedia:extract_text",
-    version="1",
+    version="2",
     sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/schemas.py"),
 )
 

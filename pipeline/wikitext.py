@@ -334,6 +334,8 @@ def _link(content: str, names: _Names) -> str:
                 return HOLE
         if lower in words.MEDIA and not bar:
             return HOLE
+        if shown and (lower in names.category or lower in names.file):
+            target, colon = rest.strip(), ""  # "see [[:Category:Composers]]" names the composers
         if (lower in words.INTERWIKI or prefix in words.LANGUAGES) and not label.strip():
             target = rest.strip(": ")
             while target.partition(":")[0] in words.LANGUAGES and ":" in target:
@@ -534,6 +536,7 @@ def _join(lines: list[str]) -> str:
 
 
 _QUOTES = re.compile("'{2,}")
+_LONG_QUOTES = re.compile("'{4,}")
 
 
 def _apostrophes(line: str) -> str:
@@ -580,6 +583,7 @@ _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
 _BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
 _HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
+_RARE = re.compile(f"[{_BLANK.pattern[1:-1]}{_HIDDEN.pattern[1:-1]}{_INVISIBLE.pattern[1:-1]}]")
 _SPACES = re.compile(" {2,}")
 _WORD = re.compile(r"[^\W_]")
 
@@ -591,22 +595,28 @@ def _inline(text: str) -> str:
     if "[" in text:
         text = _EXTERNAL.sub(lambda found: found.group(1).strip() or HOLE, text)
     if "''" in text:
-        text = _QUOTES.sub(lambda run: "'" if len(run.group()) in (4, 6) else "", text)
+        if "''''" in text:
+            text = _LONG_QUOTES.sub(lambda run: "'" if len(run.group()) in (4, 6) else "", text)
+        text = text.replace("'''", "").replace("''", "")
     if "<" in text:
         text = _TAG.sub("", _LINE_TAG.sub(" ", text))
     if "__" in text:
         text = _SWITCH.sub(HOLE, text)
     if "&" in text:
         text = _ENTITY.sub(_character, text)
-    text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
-    hidden = _HIDDEN.search(text) is not None
+    hidden = False
+    if _RARE.search(text):
+        text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
+        hidden = _HIDDEN.search(text) is not None
     kept = []
     for paragraph in text.split("\n\n"):
         if HOLE in paragraph:
             paragraph = _close_holes(paragraph)
         if hidden:
             paragraph = paragraph.translate(SHOW)
-        paragraph = _SPACES.sub(" ", paragraph.replace("\n", " ")).strip()
+        paragraph = paragraph.replace("\n", " ").strip()
+        if "  " in paragraph:
+            paragraph = _SPACES.sub(" ", paragraph)
         if _WORD.search(paragraph):
             kept.append(paragraph)
     return "\n\n".join(kept)
