@@ -87,7 +87,7 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
         text = _choose_variants(text)
     if "<" in text:
         text = _cut_html_blocks(_INCLUDE_TAG.sub("", text))
-    return _inline("\n\n".join(_paragraphs(text)))
+    return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
 
 
 _REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[([^\[\]|#{{}}\n]*)", re.I)
@@ -117,6 +117,7 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s*([^\[\]{}|<\n]{2,80})")
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
 
+_TAGS_CASE = re.I | re.A  # names of tags are ASCII, and ſ is no s
 _FORMULAS = frozenset({"math", "chem", "ce"})
 _CODE = frozenset({"syntaxhighlight", "source"})
 _DROPPED = (
@@ -125,7 +126,7 @@ _DROPPED = (
     "languages|noeditsection|seo|listing|see|do|buy|eat|drink|sleep|video|audio|img|svg|canvas|iframe|title|"
     "abstract|randomimage|ruby-rt|rt|rp"
 )
-_OPAQUE = re.compile(rf"<(?:!--|(nowiki|math|chem|ce|syntaxhighlight|source|{_DROPPED})(?=[\s/>]))", re.I)
+_OPAQUE = re.compile(rf"<(?:!--|(nowiki|math|chem|ce|syntaxhighlight|source|{_DROPPED})(?=[\s/>]))", _TAGS_CASE)
 _TAG_END = re.compile(r"""[^<>"]*(?:"[^"<\n]*"[^<>"]*)*>""")
 _PLAIN_FORMULA = re.compile(r"[^\\{}^_$]{1,12}")
 
@@ -168,7 +169,7 @@ def _cut_tags(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _closer(name: str) -> re.Pattern[str]:
-    return re.compile(rf"</{name}\s*>", re.I)
+    return re.compile(rf"</{name}\s*>", _TAGS_CASE)
 
 
 def _closing_tag(text: str, name: str, inside: int, closing: dict[str, tuple[int, int]]) -> tuple[int, int]:
@@ -194,7 +195,7 @@ def _closing_tag(text: str, name: str, inside: int, closing: dict[str, tuple[int
     return (start, end) if start >= 0 else (-1, inside)
 
 
-_OPEN_REF = re.compile(r"<ref(?:\s[^<>/]*)?>", re.I)
+_OPEN_REF = re.compile(r"<ref(?:\s[^<>/]*)?>", _TAGS_CASE)
 
 
 def _opaque(name: str, attributes: str, content: str) -> str:
@@ -216,6 +217,7 @@ _NESTING = re.compile(
     r"|\[\[+|\]\]+|\{\{+|\}\}+"
 )
 _LINK, _BRACES = 0, 1
+_LONGEST_PREFIX = 40
 
 
 def _cut_nested(text: str, names: _Names) -> str:
@@ -296,10 +298,20 @@ def _cut_nested(text: str, names: _Names) -> str:
                 out.append("}")
     out.append(text[at:])
     for kind, index, _ in stack:
-        following = next((part for part in out[index + 1 : index + 4] if part), "")
+        following = _following(out, index)
         if kind == _BRACES or following.partition(":")[0].strip().lower() in names.file:
             out[index] = _CUT
     return "".join(out)
+
+
+def _following(out: list[str], index: int) -> str:
+    """The first characters after a placeholder: enough for the name of a namespace."""
+    gathered = ""
+    for part in out[index + 1 :]:
+        gathered += part
+        if len(gathered) >= _LONGEST_PREFIX:
+            break
+    return gathered[:_LONGEST_PREFIX]
 
 
 def _parameter(content: str) -> str:
@@ -415,7 +427,7 @@ _VARIANTS = frozenset(
 
 # ── HTML blocks, lines, paragraphs ───────────────────────────────────────────────────────────────────────────────────
 
-_HTML_BLOCK = re.compile(r"<(/?)(?:table|ul|ol|dl|h[1-6]|figure|noscript)\b[^<>]*>", re.I)
+_HTML_BLOCK = re.compile(r"<(/?)(?:table|ul|ol|dl|h[1-6]|figure|noscript)\b[^<>]*>", _TAGS_CASE)
 
 
 def _cut_html_blocks(text: str) -> str:
@@ -440,8 +452,8 @@ def _cut_html_blocks(text: str) -> str:
     return "".join(out)
 
 
-_INCLUDE_TAG = re.compile(r"</?(?:noinclude|onlyinclude)\b[^<>]*>", re.I)
-_BREAK_TAG = re.compile(r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr)\b[^<>]*>", re.I)
+_INCLUDE_TAG = re.compile(r"</?(?:noinclude|onlyinclude)\b[^<>]*>", _TAGS_CASE)
+_BREAK_TAG = re.compile(r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr)\b[^<>]*>", _TAGS_CASE)
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -576,8 +588,8 @@ _TAGS = (
     "small|span|strike|strong|sub|sup|table|tbody|td|tfoot|th|thead|time|tr|translate|tt|tvar|u|ul|var|wbr|ref|gallery|"
     "math|chem|ce|pre|poem|syntaxhighlight|source|score|timeline|imagemap|references|templatestyles|mapframe|maplink|graph"
 )
-_TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/?>", re.I)
-_LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", re.I)
+_TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/?>", _TAGS_CASE)
+_LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", _TAGS_CASE)
 _ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,7})|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
 _BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
@@ -589,7 +601,8 @@ _WORD = re.compile(r"[^\W_]")
 
 
 def _inline(text: str) -> str:
-    """Strip what marks up words: external links, quotes, tags, switches, entities; then close the holes."""
+    """One paragraph without what marks up words: external links, quotes, tags, switches, entities; then its holes are
+    closed. "" where no word is left."""
     if "&" in text:
         text = text.replace("&nbsp;", " ").replace("&#160;", " ")
     if "[" in text:
@@ -608,18 +621,14 @@ def _inline(text: str) -> str:
     if _RARE.search(text):
         text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
         hidden = _HIDDEN.search(text) is not None
-    kept = []
-    for paragraph in text.split("\n\n"):
-        if HOLE in paragraph:
-            paragraph = _close_holes(paragraph)
-        if hidden:
-            paragraph = paragraph.translate(SHOW)
-        paragraph = paragraph.replace("\n", " ").strip()
-        if "  " in paragraph:
-            paragraph = _SPACES.sub(" ", paragraph)
-        if _WORD.search(paragraph):
-            kept.append(paragraph)
-    return "\n\n".join(kept)
+    if HOLE in text:
+        text = _close_holes(text)
+    if hidden:
+        text = text.translate(SHOW)
+    text = text.strip()
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    return text if _WORD.search(text) else ""
 
 
 def _character(entity: re.Match[str]) -> str:
