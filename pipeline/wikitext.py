@@ -14,9 +14,9 @@ What is removed leaves a HOLE, one character, and white space and punctuation ar
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from html.entities import html5
 from itertools import pairwise
 
@@ -81,12 +81,22 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
     if _FORBIDDEN.search(text):
         text = text.translate(_CONTROLS | _STAND_INS)
-    text = _cut_tags(text)
-    text = _cut_nested(text, names)
-    if "-{" in text:
-        text = _choose_variants(text)
-    if "<" in text:
-        text = _cut_html_blocks(_INCLUDE_TAG.sub("", text))
+    return _scanner()(text, names)
+
+
+@cache
+def _scanner() -> Callable[[str, _Names], str]:
+    """The compiled twin of `prose` where it was built, which needed a C compiler; else `prose` itself."""
+    try:
+        from pipeline.wikitext_scan import prose as compiled
+    except ImportError:
+        return prose
+    return compiled  # type: ignore[no-any-return]
+
+
+def prose(text: str, names: _Names) -> str:
+    """Markup, with its line breaks and characters made plain, → prose."""
+    text = _cut_blocks(_cut_nested(_cut_tags(text), names))
     return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
 
 
@@ -126,7 +136,9 @@ _DROPPED = (
     "languages|noeditsection|seo|listing|see|do|buy|eat|drink|sleep|video|audio|img|svg|canvas|iframe|title|"
     "abstract|randomimage|ruby-rt|rt|rp"
 )
-_OPAQUE = re.compile(rf"<(?:!--|(nowiki|math|chem|ce|syntaxhighlight|source|{_DROPPED})(?=[\s/>]))", _TAGS_CASE)
+_OPAQUE_KEPT = ("nowiki", *sorted(_FORMULAS), *sorted(_CODE))
+_OPAQUE_NAMES = (*_OPAQUE_KEPT, *_DROPPED.split("|"))
+_OPAQUE = re.compile(rf"<(?:!--|({'|'.join(_OPAQUE_NAMES)})(?=[\s/>]))", _TAGS_CASE)
 _TAG_END = re.compile(r"""[^<>"]*(?:"[^"<\n]*"[^<>"]*)*>""")
 _PLAIN_FORMULA = re.compile(r"[^\\{}^_$]{1,12}")
 
@@ -299,7 +311,7 @@ def _cut_nested(text: str, names: _Names) -> str:
     out.append(text[at:])
     for kind, index, _ in stack:
         following = _following(out, index)
-        if kind == _BRACES or following.partition(":")[0].strip().lower() in names.file:
+        if kind == _BRACES or _is_file(following, names):
             out[index] = _CUT
     return "".join(out)
 
@@ -312,6 +324,11 @@ def _following(out: list[str], index: int) -> str:
         if len(gathered) >= _LONGEST_PREFIX:
             break
     return gathered[:_LONGEST_PREFIX]
+
+
+def _is_file(following: str, names: _Names) -> bool:
+    """Whether a link that begins so is one to a file."""
+    return following.partition(":")[0].strip().lower() in names.file
 
 
 def _parameter(content: str) -> str:
@@ -427,7 +444,17 @@ _VARIANTS = frozenset(
 
 # ── HTML blocks, lines, paragraphs ───────────────────────────────────────────────────────────────────────────────────
 
-_HTML_BLOCK = re.compile(r"<(/?)(?:table|ul|ol|dl|h[1-6]|figure|noscript)\b[^<>]*>", _TAGS_CASE)
+_BLOCKS = ("table", "ul", "ol", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "figure", "noscript")
+_INCLUDES = ("noinclude", "onlyinclude")
+_BLOCK_NAMES = (*_BLOCKS, *_INCLUDES)
+_HTML_BLOCK = re.compile(rf"<(/?)(?:{'|'.join(_BLOCKS)})\b[^<>]*>", _TAGS_CASE)
+
+
+def _cut_blocks(text: str) -> str:
+    """Choose language variants; cut tables, lists and headings written as HTML."""
+    if "-{" in text:
+        text = _choose_variants(text)
+    return _cut_html_blocks(_INCLUDE_TAG.sub("", text)) if "<" in text else text
 
 
 def _cut_html_blocks(text: str) -> str:
@@ -452,8 +479,9 @@ def _cut_html_blocks(text: str) -> str:
     return "".join(out)
 
 
-_INCLUDE_TAG = re.compile(r"</?(?:noinclude|onlyinclude)\b[^<>]*>", _TAGS_CASE)
-_BREAK_TAG = re.compile(r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr)\b[^<>]*>", _TAGS_CASE)
+_INCLUDE_TAG = re.compile(rf"</?(?:{'|'.join(_INCLUDES)})\b[^<>]*>", _TAGS_CASE)
+_BREAK_NAMES = ("div", "p", "blockquote", "center", "section", "article", "li", "dd", "dt", "hr")
+_BREAK_TAG = re.compile(rf"</?(?:{'|'.join(_BREAK_NAMES)})\b[^<>]*>", _TAGS_CASE)
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
