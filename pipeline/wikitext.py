@@ -551,7 +551,9 @@ def _heading(bare: str) -> tuple[int, str]:
     """(level, title in lower case without markup) of a line `== title ==`."""
     title = bare.strip("=")
     level = min((len(bare) - len(title)) // 2, 6) or 1
-    return level, _TAG.sub("", title).replace("''", "").strip(" '\t:\x01").lower()
+    if "<" in title:
+        title = _TAG.sub("", title)
+    return level, title.replace("''", "").strip(" '\t:\x01").lower()
 
 
 def _is_header_row(bare: str) -> bool:
@@ -640,11 +642,11 @@ def _inline(text: str) -> str:
             text = _LONG_QUOTES.sub(lambda run: "'" if len(run.group()) in (4, 6) else "", text)
         text = text.replace("'''", "").replace("''", "")
     if "<" in text:
-        text = _TAG.sub("", _LINE_TAG.sub(" ", text))
+        text = _without_tags(text)
     if "__" in text:
         text = _SWITCH.sub(HOLE, text)
     if "&" in text:
-        text = _ENTITY.sub(_character, text)
+        text = _decoded(text)
     hidden = False
     if _RARE.search(text):
         text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
@@ -657,6 +659,14 @@ def _inline(text: str) -> str:
     if "  " in text:
         text = _SPACES.sub(" ", text)
     return text if _WORD.search(text) else ""
+
+
+def _without_tags(text: str) -> str:
+    return _TAG.sub("", _LINE_TAG.sub(" ", text))
+
+
+def _decoded(text: str) -> str:
+    return _ENTITY.sub(_character, text)
 
 
 def _character(entity: re.Match[str]) -> str:

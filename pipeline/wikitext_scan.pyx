@@ -27,6 +27,7 @@ cdef enum:
     BRACES = 1
     STACK = 256  # two hundred at most: a run of openers is pushed whole while fewer than a hundred are open
     NAMES = 128  # of tags with opaque content; about seventy are known
+    LARGE = 1 << 22  # characters: scratch of a larger page is given back
 
 
 cdef class Buffer:
@@ -89,10 +90,26 @@ cdef inline bint is_ascii_space(Character c):
     return c == 32 or 9 <= c <= 13
 
 
+cdef list _spare = []  # scratch of pages before: fresh memory for each page costs a quarter of the time
+
+
+cdef class Scratch:
+    """The buffers that one page needs at a time."""
+
+    cdef Buffer first, second
+    cdef Lines lines
+
+    def __cinit__(self):
+        self.first, self.second = Buffer(1 << 16), Buffer(1 << 16)
+        self.lines = Lines()
+
+
 def prose(str text, names):
     """See `pipeline.wikitext.prose`."""
-    cdef Buffer first = Buffer(len(text))
-    cdef Buffer second = Buffer(len(text))
+    cdef Scratch scratch = _spare.pop() if _spare else Scratch()
+    cdef Buffer first = scratch.first
+    cdef Buffer second = scratch.second
+    first.length = second.length = 0
     first.put_text(text)
     cut_tags(first, second)
     first.length = 0
@@ -102,7 +119,10 @@ def prose(str text, names):
         first.length = 0
         first.put_text(text)
     second.length = 0
-    return Lines(second).all_of(first)
+    text = scratch.lines.all_of(first, second)
+    if first.room <= LARGE:
+        _spare.append(scratch)
+    return text
 
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
@@ -287,7 +307,7 @@ cdef int put_link(Buffer out, const Character *s, Py_ssize_t start, Py_ssize_t b
     cdef Py_ssize_t first = start, last = end if bar < 0 else bar, i
     cdef bint special = False
     for i in range(first, last):
-        if s[i] == 58 or s[i] == 35 or s[i] == 95:
+        if s[i] == 58 or (bar < 0 and (s[i] == 35 or s[i] == 95)):
             special = True
             break
     if bar >= 0 and not special:
@@ -436,8 +456,8 @@ cdef frozenset _blocks = frozenset(python._BLOCK_NAMES)
 cdef frozenset _breaks = frozenset(python._BREAK_NAMES)
 
 
-cdef bint names_tag(const Character *s, Py_ssize_t i, Py_ssize_t n, frozenset wanted):
-    """Whether the `<` at i begins a tag of these names, opening or closing."""
+cdef Py_ssize_t names_tag(const Character *s, Py_ssize_t i, Py_ssize_t n, frozenset wanted):
+    """Where the name ends if the `<` at i begins a tag of these names, opening or closing; else 0."""
     cdef char name[16]
     cdef int count = 0
     i += 1
@@ -450,9 +470,20 @@ cdef bint names_tag(const Character *s, Py_ssize_t i, Py_ssize_t n, frozenset wa
         name[count] = <char> c
         count += 1
         i += 1
-    if count == 0 or count >= 16:
-        return False
-    return (<bytes> name[:count]).decode("ascii") in wanted
+    if count == 0 or count >= 16 or (i < n and s[i] == 95):
+        return 0
+    return i if (<bytes> name[:count]).decode("ascii") in wanted else 0
+
+
+cdef Py_ssize_t break_end(const Character *s, Py_ssize_t i, Py_ssize_t n):
+    """Where the tag ends that ends a line and begins at i; 0 for any other."""
+    i = names_tag(s, i, n, _breaks)
+    if i:
+        while i < n and s[i] != 60 and s[i] != 62:
+            i += 1
+        if i < n and s[i] == 62:
+            return i + 1
+    return 0
 
 
 cdef bint has_blocks(Buffer text):
@@ -477,21 +508,23 @@ cdef inline bint is_margin(Character c):
 cdef class Lines:
     """`pipeline.wikitext._paragraphs` and `_inline`: takes lines, gathers paragraphs, and the text of the page."""
 
-    cdef Buffer gathered, clean, closed, result
+    cdef Buffer gathered, clean, closed, starts, result
     cdef Py_ssize_t tables
     cdef int dropped_level
     cdef bint began
     cdef Character last
 
-    def __cinit__(self, Buffer result):
+    def __cinit__(self):
+        self.gathered, self.clean, self.closed, self.starts = Buffer(4096), Buffer(4096), Buffer(4096), Buffer(64)
+
+    cdef str all_of(self, Buffer text, Buffer result):
+        """The paragraphs of `text`, joined; `result` is scratch."""
+        cdef Py_ssize_t start = 0, end
         self.result = result
-        self.gathered, self.clean, self.closed = Buffer(4096), Buffer(4096), Buffer(4096)
         self.tables = self.dropped_level = 0
         self.began = False
         self.last = 0
-
-    cdef str all_of(self, Buffer text):
-        cdef Py_ssize_t start = 0, end
+        self.gathered.length = 0
         while start <= text.length:
             end = start
             while end < text.length and text.at[end] != 10:
@@ -510,7 +543,8 @@ cdef class Lines:
             if line[i] == CUT:
                 n = i
                 break
-            if line[i] == 60 and whole and not breaks and names_tag(line, i, n, _breaks):
+        for i in range(n):
+            if line[i] == 60 and whole and not breaks and break_end(line, i, n):
                 breaks = True
             elif line[i] == 39 and i + 2 < n and line[i + 1] == 39 and line[i + 2] == 39:
                 quotes = True
@@ -548,13 +582,7 @@ cdef class Lines:
         if mark == 33 and python._is_header_row(text_of(line + first, last - first)):
             return self.finish()
         if breaks:
-            parts = python._BREAK_TAG.split(text_of(line, n))
-            if len(parts) > 1:
-                for i, part in enumerate(parts):
-                    if i:
-                        self.finish()
-                    self.take_text(part.strip(" \t"))
-                return 0
+            return self.take_parts(line, n)
         if line[0] == 32 and not python._is_prose(text_of(line + first, last - first)):
             return self.finish()
         if last - first >= 4 and mark == 45 and line[first + 1] == 45 and line[first + 2] == 45 and line[first + 3] == 45:
@@ -566,10 +594,24 @@ cdef class Lines:
             return self.gather_quoted(line, n)
         return self.gather(line, n)
 
-    cdef int take_text(self, str text) except -1:
-        cdef Buffer copied = Buffer(len(text))
-        copied.put_text(text)
-        return self.take(copied.at, copied.length, False)
+    cdef int take_parts(self, const Character *line, Py_ssize_t n) except -1:
+        """The parts of a line between block tags, each a paragraph of its own."""
+        cdef Py_ssize_t start = 0, i = 0, end, first, last
+        while i <= n:
+            end = i if i == n else break_end(line, i, n) if line[i] == 60 else 0
+            if end or i == n:
+                first, last = start, i
+                while first < last and (line[first] == 32 or line[first] == 9):
+                    first += 1
+                while last > first and (line[last - 1] == 32 or line[last - 1] == 9):
+                    last -= 1
+                self.take(line + first, last - first, False)
+                if i < n:
+                    self.finish()
+                    start = i = end
+                    continue
+            i += 1
+        return 0
 
     cdef int gather_quoted(self, const Character *line, Py_ssize_t n) except -1:
         """A line with bold text: odd numbers of both kinds of quotes need MediaWiki's rule."""
@@ -617,8 +659,8 @@ cdef class Lines:
             self.gathered.length = 0
 
     cdef int inline(self, const Character *s, Py_ssize_t n) except -1:
-        """`pipeline.wikitext._inline`; what holds tags, entities, external links or literal text is done there."""
-        cdef Py_ssize_t i = 0, size
+        """`pipeline.wikitext._inline`; a paragraph with external links, literal text or hostile markup is done there."""
+        cdef Py_ssize_t i = 0, j
         cdef Character c
         cdef bint holes = False
         cdef Buffer clean = self.clean
@@ -630,41 +672,83 @@ cdef class Lines:
                 clean.at[clean.length] = c
                 clean.length += 1
             elif c == 39:
-                size = 1
-                while i + size < n and s[i + size] == 39:
-                    size += 1
-                if size == 1 or size == 4 or size == 6:
+                j = i + 1
+                while j < n and s[j] == 39:
+                    j += 1
+                if j - i == 1 or j - i == 4 or j - i == 6:
                     clean.put(39)
-                i += size
+                i = j
                 continue
-            elif c == 38 or c == 91 or c == 60 or (c == 95 and i + 1 < n and s[i + 1] == 95) or 0xFDD0 <= c <= 0xFDEF:
+            elif c == 38:
+                j = i + 1
+                while j < n and (48 <= s[j] <= 57 or 97 <= lower(s[j]) <= 122 or s[j] == 35):
+                    j += 1
+                if j < n and (s[j] == 60 or s[j] == 39):
+                    return self.append_text(python._inline(text_of(s, n)))
+                if j < n and s[j] == 59 and j - i < 34:
+                    if not self.put_decoded(text_of(s + i, j + 1 - i)):
+                        return self.append_text(python._inline(text_of(s, n)))
+                    i = j + 1
+                    continue
+                clean.put(c)
+            elif c == 60:
+                if i + 1 < n and s[i + 1] == 39:
+                    return self.append_text(python._inline(text_of(s, n)))
+                if i + 1 < n and (s[i + 1] == 47 or 97 <= lower(s[i + 1]) <= 122):
+                    j = i + 1
+                    while j < n and s[j] != 60 and s[j] != 62 and not (s[j] == 39 and j + 1 < n and s[j + 1] == 39):
+                        j += 1
+                    if j >= n or s[j] != 62 or j - i > 300:
+                        return self.append_text(python._inline(text_of(s, n)))
+                    shown = tag_shown(text_of(s + i, j + 1 - i))
+                    if shown is not None:
+                        clean.put_text(shown)
+                        i = j + 1
+                        continue
+                clean.put(c)
+            elif c == 91:
+                j = i + 1
+                while j < n and (97 <= lower(s[j]) <= 122):
+                    j += 1
+                if j < n and (s[j] == 58 or (j == i + 1 and s[j] == 47)):
+                    return self.append_text(python._inline(text_of(s, n)))
+                clean.put(c)
+            elif (c == 95 and i + 1 < n and s[i + 1] == 95) or 0xFDD0 <= c <= 0xFDEF:
                 return self.append_text(python._inline(text_of(s, n)))
             elif c == HOLE:
                 holes = True
                 clean.put(c)
-            elif c == 0xA0 or c == 9 or c == 0x2002 or c == 0x2003 or c == 0x2007 or c == 0x2009 or c == 0x200A or c == 0x202F:
-                clean.put(32)
-            elif c == 0xAD or c == 0x200B or c == 0x200E or c == 0x200F or c == 0x2060 or c == 0xFEFF:
-                pass
             else:
-                clean.put(c)
+                put_plain(clean, c)
             i += 1
         if holes:
-            if self.close_holes(clean):
-                return self.append(self.closed.at, self.closed.length)
-            text = python._close_holes(text_of(clean.at, clean.length))
-            clean.length = 0
-            clean.put_text(text)
+            self.close_holes(clean)
+            return self.append(self.closed.at, self.closed.length)
         return self.append(clean.at, clean.length)
 
-    cdef bint close_holes(self, Buffer text) except -1:
-        """`pipeline.wikitext._close_holes` into `closed`, where no hole stands beside brackets or another hole; else False."""
+    cdef bint put_decoded(self, str entity) except -1:
+        """Put the character of an entity; False where what it stands for needs more care."""
+        decoded = _entities.get(entity)
+        if decoded is None:
+            if len(_entities) >= CACHED:
+                _entities.clear()
+            decoded = _entities[entity] = python._decoded(entity)
+        for character in decoded:
+            if 0xFDD0 <= <Py_UCS4> character <= 0xFDEF:
+                return False
+            put_plain(self.clean, <Py_UCS4> character)
+        return True
+
+    cdef int close_holes(self, Buffer text) except -1:
+        """`pipeline.wikitext._close_holes` into `closed`: `begin` is where its `left` begins, `starts` where each piece
+        of its `done` does."""
         cdef Buffer out = self.closed
+        cdef Buffer starts = self.starts
         cdef const Character *s = text.at
-        cdef Py_ssize_t n = text.length, i = 0, begin = 0, end
-        cdef Character last, first, second
-        cdef bint spaced, pushed = False
-        out.length = 0
+        cdef Py_ssize_t n = text.length, i = 0, j, begin = 0, end, pairs
+        cdef Character last, first
+        cdef bint spaced, lead
+        out.length = starts.length = 0
         out.reserve(n + 64)
         while i < n and s[i] != HOLE:
             out.put(s[i])
@@ -672,45 +756,71 @@ cdef class Lines:
         while i < n:
             while i < n and s[i] == HOLE:
                 i += 1
-            spaced = False
-            while out.length > begin and out.at[out.length - 1] == 32:
-                out.length -= 1
-                spaced = True
-            if i < n and s[i] == 32:
-                spaced = True
-                while i < n and s[i] == 32:
-                    i += 1
             end = i
             while end < n and s[end] != HOLE:
                 end += 1
-            first = s[i] if i < end else 0
-            second = s[i + 1] if i + 1 < end else 0
-            last = out.at[out.length - 1] if out.length > begin else 0
-            if last == 0 and pushed:
-                return False
-            if last == 40 or last == 91 or last == 0xFF08 or first == 41 or first == 93 or first == 0xFF09:
-                return False
+            pairs = 0
+            lead = False  # a space that was put before what is right of the hole
+            while True:
+                spaced = lead
+                while out.length > begin and out.at[out.length - 1] == 32:
+                    out.length -= 1
+                    spaced = True
+                j = i
+                while j < end and s[j] == 32:
+                    j += 1
+                    spaced = True
+                if out.length == begin and starts.length:
+                    starts.length -= 1
+                    begin = starts.at[starts.length]
+                    if spaced:
+                        out.put(32)
+                    continue
+                last = out.at[out.length - 1] if out.length > begin else 0
+                if is_paired(last):
+                    while j < end and is_separator(s[j]):
+                        j += 1
+                elif j < end and is_closer(s[j]):
+                    while out.length > begin and is_separator(out.at[out.length - 1]):
+                        out.length -= 1
+                    if out.length == begin and starts.length:
+                        starts.length -= 1
+                        begin = starts.at[starts.length]
+                        continue
+                    last = out.at[out.length - 1] if out.length > begin else 0
+                if is_paired(last) and j < end and is_closer(s[j]) and pairs < python._MAX_PAIRS:
+                    pairs += 1
+                    out.length -= 1
+                    i = j + 1
+                    lead = (
+                        out.length == begin or out.at[out.length - 1] == 32 or (i < end and s[i] == 32)
+                    ) and not (i < end and s[i] == 32)
+                    continue
+                break
+            first = s[j] if j < end else 0
             if last == 0:
-                while i < end and (s[i] == 32 or is_clause(s[i])):
-                    i += 1
+                while j < end and (s[j] == 32 or is_clause(s[j])):
+                    j += 1
             else:
                 if is_opening(last):
                     spaced = False
                 elif first == 0:
                     pass
-                elif is_stop(first) and not (first == 46 and Py_UNICODE_ISDIGIT(second)) and not (first == 46 and second == 46):
+                elif is_stop(first) and not (
+                    first == 46 and j + 1 < end and (s[j + 1] == 46 or Py_UNICODE_ISDIGIT(s[j + 1]))
+                ):
                     if is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002):
                         out.length -= 1
                     spaced = False
                 elif is_closing(first) or (is_cjk(last) and is_cjk(first)):
                     spaced = False
-                pushed = True
+                starts.put(<Character> begin)
                 begin = out.length
                 if spaced:
                     out.put(32)
-            out.put_range(s + i, end - i)
+            out.put_range(s + j, end - j)
             i = end
-        return True
+        return 0
 
     cdef int append(self, const Character *s, Py_ssize_t n) except -1:
         """Add a paragraph to the result: without white space around it, single spaces inside; nothing if no word is left."""
@@ -748,6 +858,44 @@ cdef class Lines:
                 self.result.put(10)
             self.result.put_text(text)
         return 0
+
+
+cdef enum:
+    CACHED = 10000
+
+cdef dict _entities = {}
+cdef dict _tags = {}
+
+
+cdef str tag_shown(str tag):
+    """What a reader sees of a tag, nothing or a space; None where it is no tag."""
+    shown = _tags.get(tag)
+    if shown is None:
+        if len(_tags) >= CACHED:
+            _tags.clear()
+        shown = _tags[tag] = python._without_tags(tag)
+    return None if shown == tag else shown
+
+
+cdef inline int put_plain(Buffer out, Character c) except -1:
+    """Put a character as every paragraph ends up with it."""
+    if c == 0xA0 or c == 9 or c == 0x2002 or c == 0x2003 or c == 0x2007 or c == 0x2009 or c == 0x200A or c == 0x202F:
+        return out.put(32)
+    if c == 0xAD or c == 0x200B or c == 0x200E or c == 0x200F or c == 0x2060 or c == 0xFEFF:
+        return 0
+    return out.put(c)
+
+
+cdef inline bint is_paired(Character c):
+    return c == 40 or c == 0xFF08 or c == 91
+
+
+cdef inline bint is_closer(Character c):
+    return c == 41 or c == 0xFF09 or c == 93
+
+
+cdef inline bint is_separator(Character c):
+    return c == 32 or is_clause(c) or c == 47 or c == 0xB7 or c == 0x2013 or c == 0x2014 or c == 45
 
 
 cdef inline bint is_clause(Character c):
