@@ -696,7 +696,9 @@ cdef class Lines:
                     return self.append_text(python._inline(text_of(s, n)))
                 if i + 1 < n and (s[i + 1] == 47 or 97 <= lower(s[i + 1]) <= 122):
                     j = i + 1
-                    while j < n and s[j] != 60 and s[j] != 62 and not (s[j] == 39 and j + 1 < n and s[j + 1] == 39):
+                    while j < n and s[j] != 60 and s[j] != 62 and s[j] != 91:
+                        if s[j] == 39 and j + 1 < n and s[j + 1] == 39:
+                            break
                         j += 1
                     if j >= n or s[j] != 62 or j - i > 300:
                         return self.append_text(python._inline(text_of(s, n)))
