@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ import psutil
 
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
-from pipeline.errors import BertError
+from pipeline.errors import BertError, StoreError
 from pipeline.owners import Owner
 from pipeline.store import Record, Store
 
@@ -79,11 +79,10 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
 def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) -> Iterator[Any]:
     run = context.instance.get_run_by_id(context.run_id)
     tags = run.tags if run else {}
-    forced = tags.get(FORCE, "") in ("true", node.name)
-    context.instance.add_run_tags(context.run_id, {PROCESS: str(Owner.parent())})
+    forced = is_forced(tags, node.name)
     store = open_store()
     try:
-        with _ends_with_parent(), progress.listen(_Reporter(context, node)):
+        with _ends_with_run(_run_process(context, run)), progress.listen(_Reporter(context, node)):
             outcome = build(store, node, forced=forced)
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
@@ -92,6 +91,35 @@ def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) 
         raise dg.Failure(str(error), allow_retries=False) from None
     context.log.info(says(outcome))
     yield from results_of(store, node, wiring, outcome.record)
+
+
+def is_forced(tags: Mapping[str, str], asset: str) -> bool:
+    """Whether the run's tag FORCE means this asset: `true` in the UI, names joined by commas from `bert run`."""
+    named = tags.get(FORCE, "")
+    return named == "true" or asset in named.split(",")
+
+
+def process_tag(run_id: str, owner: Owner) -> dict[str, str]:
+    """The tag that says which process executes a run. It names the run, because a run that is executed again in the UI
+    begins with the tags of the one before."""
+    return {PROCESS: f"{run_id} {owner}"}
+
+
+def process_of(run: dg.DagsterRun) -> Owner | None:
+    """The process that executes a run, if a tag of its own names one."""
+    run_id, _, owner = run.tags.get(PROCESS, "").partition(" ")
+    return Owner.parse(owner) if run_id == run.run_id else None
+
+
+def _run_process(context: dg.AssetExecutionContext, run: dg.DagsterRun | None) -> Owner:
+    """The process that executes this step's run; told to Dagster where nobody has. Raises StoreError if it is dead."""
+    known = process_of(run) if run else None
+    if known is None:
+        known = Owner.of(_run_pid())
+        context.instance.add_run_tags(context.run_id, process_tag(context.run_id, known))
+    if known.surely_dead():
+        raise StoreError(f"the process of run {context.run_id} is dead ({known})", "Run again.")
+    return known
 
 
 def says(outcome: Outcome) -> str:
@@ -127,8 +155,9 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
         "made_by": f"{record.stage} {record.body['code_version']}",
     }
     if record.body["reused"]:
-        origin = store.record(record.body["reused"])
-        shown["reused_from"] = f"{origin.recipe}/{origin.asset}"
+        with suppress(StoreError):  # whose work it was is a courtesy: the chain does not need that record
+            origin = store.record(record.body["reused"])
+            shown["reused_from"] = f"{origin.recipe}/{origin.asset}"
     return shown
 
 
@@ -183,13 +212,13 @@ class _Reporter:
 
 
 @contextmanager
-def _ends_with_parent(poll_seconds: float = 1.0) -> Iterator[None]:
+def _ends_with_run(run: Owner, poll_seconds: float = 1.0) -> Iterator[None]:
     """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good."""
-    parents, done = _parents(), threading.Event()
+    done = threading.Event()
 
     def watch() -> None:
         while not done.wait(poll_seconds):
-            if _parents() != parents:
+            if run.surely_dead():
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(30)  # what training needs to save
                 if not done.is_set():
@@ -202,12 +231,12 @@ def _ends_with_parent(poll_seconds: float = 1.0) -> Iterator[None]:
         done.set()
 
 
-def _parents() -> tuple[int, ...]:
-    """The parent of this step and, where that is a fork server, the run's process above it: a fork server lives on as
-    long as one of its children does."""
+def _run_pid() -> int:
+    """The process that executes this step's run: its parent or, where that is a fork server, the process above it: a
+    fork server lives on as long as one of its children does."""
     parent = os.getppid()
     with suppress(psutil.Error):
         process = psutil.Process(parent)
         if any("forkserver" in word for word in process.cmdline()):
-            return parent, process.ppid()
-    return (parent,)
+            return process.ppid()
+    return parent

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.asset import PROCESS, RECIPE
+from assets.asset import process_of
 from pipeline.errors import StoreError
-from pipeline.owners import Owner
+from pipeline.owners import held_lock
 from pipeline.settings import settings
 
 UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.CANCELING,
@@ -42,21 +43,40 @@ def prepare() -> Path:
 
 @contextmanager
 def instance() -> Iterator[dg.DagsterInstance]:
-    """The instance of DAGSTER_HOME."""
-    prepare()
-    with dg.DagsterInstance.get() as opened:
+    """The instance of DAGSTER_HOME. StoreError where its database can't be opened."""
+    home = prepare()
+    with explains_database(home), dg.DagsterInstance.get() as opened:
+        with held_lock(home / "creating.lock"):  # two processes that make Dagster's tables at once fail
+            opened.get_runs(limit=1)
+            opened.event_log_storage.get_maximum_record_id()
+            opened.all_instigator_state()
         yield opened
 
 
-def end_dead_runs(opened: dg.DagsterInstance, recipe: str | None = None) -> list[str]:
-    """End runs whose process is dead (Dagster's launcher leaves them STARTED for ever) and free their pool slots.
+@contextmanager
+def explains_database(home: Path) -> Iterator[None]:
+    """What SQLite says of a full or broken disk, as a StoreError."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(
+            f"Dagster's database in {home} can't be used: {error.orig}",
+            "Free space, lift the file-size limit (ulimit -f), or set DAGSTER_HOME to a folder on another disk. The store "
+            "is whole: run again.",
+        ) from error
+
+
+def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:
+    """End runs whose process is dead (Dagster's launcher leaves them STARTED for ever) and free their pool slots, for
+    which runs of every recipe wait.
 
     Returns the run ids. A run that belongs to another host, or whose process is not known, is left alone.
     """
     ended = []
-    tags = {RECIPE: recipe} if recipe else {}
-    for run in opened.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags=tags)):
-        process = Owner.parse(run.tags.get(PROCESS, ""))
+    for run in opened.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
+        process = process_of(run)
         if process is not None and process.surely_dead():
             opened.report_run_failed(run, f"Its process {process} is dead; ended by bertworks.")
             opened.event_log_storage.free_concurrency_slots_for_run(run.run_id)

@@ -9,20 +9,21 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import dagster as dg
 
-from assets.asset import FORCE, PROCESS, RECIPE, check_results, metadata_of
+from assets.asset import FORCE, RECIPE, check_results, metadata_of, process_tag
 from assets.dagster_home import end_dead_runs, instance
 from assets.definitions import WIRING, definitions
 from assets.plan import plan
 from pipeline.atomic import explained
-from pipeline.build import Node, needed, open_store, settle
+from pipeline.build import Node, needed, open_store, refuse_red, settle
 from pipeline.errors import BertError
 from pipeline.owners import Owner, held_lock
 from pipeline.store import Record, Store
@@ -39,22 +40,30 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
     with ExitStack() as held:
         lock = store.home / "locks" / f"run-{recipe}"
         with explained(lock):  # before Dagster's database is opened: a read-only or full disk is said here
-            held.enter_context(held_lock(lock, waiting=say, what=f"bert run {recipe}"))
+            descriptor = held.enter_context(held_lock(lock, waiting=say, what=f"bert run {recipe}"))
         opened = held.enter_context(instance())
-        for ended in end_dead_runs(opened, recipe):
+        for ended in end_dead_runs(opened):
             say(f"ended run {ended[:8]}: its process is dead")
         for swept in store.sweep():
             say(f"swept {swept}: its owner is dead")
         planned = plan(store, graph, forced)
-        settled = [p.node for p in planned if not p.needs_step]
-        for node in settled:
-            _tell_dagster(opened, store, node, settle(store, needed(store, node)))
+        settled, red = [], False
+        for node in [p.node for p in planned if not p.needs_step]:
+            record = settle(store, needed(store, node))
+            _tell_dagster(opened, store, node, record)
+            try:
+                refuse_red(node, record)
+                settled.append(node.name)
+            except BertError as error:
+                say(f"✗ {error}")
+                red = True
         if settled:
-            say(f"{len(settled)} of {len(graph)} assets are up to date: {', '.join(n.name for n in settled)}")
+            say(f"{len(settled)} of {len(graph)} assets are up to date: {', '.join(settled)}")
         steps = [p for p in planned if p.needs_step]
         for p in steps:
             say(f"  {p.state:8}  {p.node.name}: {p.why}")
-        return not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say)
+        done = not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say, descriptor)
+        return done and not red
 
 
 def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: Record) -> None:
@@ -101,15 +110,28 @@ def _reconstructable(recipe: str) -> Any:
     return dg.build_reconstructable_job("assets.run", "job_of", reconstructable_args=(recipe,))
 
 
-def _execute(opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forced: Sequence[str], say: Say) -> bool:
+def _execute(
+    opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forced: Sequence[str], say: Say, lock: int
+) -> bool:
+    """Run these assets in a process of its own, which holds the recipe's lock too: should this one be killed, the next
+    `bert run` waits for what still runs."""
     selection = frozenset(dg.AssetKey([recipe, name]) for name in steps)
     job = _reconstructable(recipe).get_definition().get_subset(asset_selection=selection)
-    tags = {RECIPE: recipe, PROCESS: str(Owner.this()), **({FORCE: ",".join(forced)} if forced else {})}
+    tags = {RECIPE: recipe, **({FORCE: ",".join(forced)} if forced else {})}
     created = opened.create_run_for_job(job_def=job, asset_selection=selection, tags=tags)
+    opened.add_run_tags(created.run_id, process_tag(created.run_id, Owner.this()))
     command = [sys.executable, "-m", "assets.run", created.run_id, recipe]
-    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with _cancels(opened, created.run_id):
-        return _follow(opened, created.run_id, child, say)
+    with tempfile.TemporaryFile() as printed, _cancels(opened, created.run_id):
+        child = subprocess.Popen(
+            command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=printed, pass_fds=[lock]
+        )
+        return _follow(opened, created.run_id, child, say, printed)
+
+
+def _tail(printed: IO[bytes], lines: int = 12, size: int = 8192) -> list[str]:
+    """The last lines that a process printed."""
+    printed.seek(max(0, printed.seek(0, os.SEEK_END) - size))
+    return printed.read().decode("utf-8", "replace").splitlines()[-lines:]
 
 
 @contextmanager
@@ -129,9 +151,11 @@ def _cancels(opened: dg.DagsterInstance, run_id: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _follow(opened: dg.DagsterInstance, run_id: str, child: "subprocess.Popen[bytes]", say: Say) -> bool:
+def _follow(
+    opened: dg.DagsterInstance, run_id: str, child: "subprocess.Popen[bytes]", say: Say, printed: IO[bytes]
+) -> bool:
     """Print the run's events until its process has ended; pass a cancel on to it."""
-    cursor, sent = None, False
+    cursor, sent, said = None, False, set[str]()
     while True:
         ended = child.poll() is not None
         run = opened.get_run_by_id(run_id)
@@ -143,24 +167,37 @@ def _follow(opened: dg.DagsterInstance, run_id: str, child: "subprocess.Popen[by
         cursor = page.cursor
         for record in page.records:
             line = _line(record.event_log_entry)
-            if line:
+            if line and (record.event_log_entry.dagster_event is None or line not in said):
+                said.add(line)
                 say(line)
         if ended and not page.has_more:
             break
         time.sleep(0.5)
     run = opened.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
-        opened.report_run_failed(run, f"Its process ended with code {child.returncode}.")
+        code = child.returncode
+        how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
+        say("\n    ".join([f"✗ the run's process {how}", *(_tail(printed) if code > 0 else [])]))
+        opened.report_run_failed(run, f"Its process {how}.")
         opened.event_log_storage.free_concurrency_slots_for_run(run_id)
         run = opened.get_run_by_id(run_id)
+    if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
+        say("canceled; what was finished stays, and training goes on from its last checkpoint next time")
     return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
+
+
+DAGSTERS_OWN = ("finished without success or failure event", "were not executed")
+"""Words of messages about steps that follow from what was said already."""
 
 
 def _line(entry: dg.EventLogEntry) -> str | None:
     """What a person should see of one event; None: nothing."""
     event = entry.dagster_event
     if event is None:
-        return entry.user_message if int(entry.level) >= logging.INFO else None
+        internal = any(words in entry.user_message for words in DAGSTERS_OWN)
+        return entry.user_message if int(entry.level) >= logging.INFO and not internal else None
+    if event.is_engine_event and "blocked by limit for pool" in (event.message or ""):
+        return f"{_asset(event.step_key)} waits: {event.message}"
     if event.is_step_start:
         return f"▸ {_asset(event.step_key)}"
     if event.is_step_failure:
@@ -188,7 +225,7 @@ def main(arguments: Sequence[str]) -> None:
         created = opened.get_run_by_id(run_id)
         if created is None:
             raise BertError(f"there is no run {run_id}", "Start one: bert run RECIPE")
-        opened.add_run_tags(run_id, {PROCESS: str(Owner.this())})
+        opened.add_run_tags(run_id, process_tag(run_id, Owner.this()))
         execute_run(_reconstructable(recipe), created, opened, raise_on_error=False)
 
 

@@ -336,13 +336,14 @@ def build(store: Store, node: Node, forced: bool = False) -> Outcome:
     _check_inputs(store, node, need.inputs)
     if not need.must_run:
         record = settle(store, need)
-        _refuse_red(node, record)
+        refuse_red(node, record)
         return Outcome(record, ran=False)
     return Outcome(_run(store, need, forced), ran=True)
 
 
-def _refuse_red(node: Node, record: Record) -> None:
-    """Published content whose changed suite now fails stays published, but the asset is red until someone waives."""
+def refuse_red(node: Node, record: Record) -> None:
+    """Published content whose changed suite now fails stays published, but the asset is red until someone waives: then
+    DataError, which says how."""
     failed = usable(record)
     if failed:
         raise DataError(

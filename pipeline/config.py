@@ -33,6 +33,7 @@ class Frozen(BaseModel):
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 
@@ -43,7 +44,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 class PathFrom(Frozen):
     """A file or folder on this machine, referenced and never copied; relative paths start at the recipe's folder."""
 
-    path: str
+    path: Annotated[str, Field(min_length=1)]
 
 
 class UrlFrom(Frozen):
@@ -158,7 +159,7 @@ class Shards(Frozen):
     dupe_factor: Count = 10
     """passes over every document, each with other pairs and masks"""
     short_seq_prob: Share = 0.1
-    seed: int = 12345
+    seed: Seed = 12345
     files: Count = 8
     """number of shard files of the training part"""
 
@@ -174,12 +175,12 @@ class Shards(Frozen):
 class Architecture(Frozen):
     """Size of the encoder (Devlin et al. 2019, section 3)."""
 
-    layers: Count = 12
-    hidden: Count = 768
-    heads: Count = 12
-    intermediate: Count | None = None
+    layers: Annotated[int, Field(ge=1, le=1000)] = 12
+    hidden: Annotated[int, Field(ge=1, le=100_000)] = 768
+    heads: Annotated[int, Field(ge=1, le=1000)] = 12
+    intermediate: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """width of the feed-forward layer; None: 4 × hidden"""
-    max_positions: Count = 512
+    max_positions: Annotated[int, Field(ge=1, le=100_000)] = 512
     dropout: Share = 0.1
     """on embeddings, attention probabilities and both outputs of a layer"""
 
@@ -206,7 +207,7 @@ class Pretraining(Frozen):
     """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py)."""
 
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
-    seed: int = 12345
+    seed: Seed = 12345
     precision: Literal["fp32", "bf16"] = "fp32"
     schedule: Literal["shared", "per_phase"] = "shared"
     """shared: ONE warm-up and decay over the steps of all phases (the paper); per_phase: each its own (NVIDIA)"""
@@ -282,7 +283,7 @@ class Finetuning(Frozen):
     """where the files of built-in tasks are; a task without files publishes `not_run`"""
     seeds: Annotated[int, Field(ge=1, le=100)] = 5
     """number of runs, with seeds seed, seed + 1, …"""
-    seed: int = 42
+    seed: Seed = 42
     precision: Literal["fp32", "bf16"] = "fp32"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
     epochs: Count = 3
@@ -302,7 +303,10 @@ class Finetuning(Frozen):
         for field, names in (("define", self.define), ("overrides", self.overrides), ("data", self.data)):
             stray = sorted(set(names) - set(self.tasks))
             if stray:
-                raise ValueError(f"{field} names {', '.join(stray)}, which `tasks` does not list")
+                raise ValueError(
+                    f"{field} names {', '.join(stray)}, which `tasks` does not list; list it, or write {field}: "
+                    f"{{{stray[0]}: null}} to delete what is inherited"
+                )
         if len(set(self.tasks)) < len(self.tasks):
             raise ValueError("a task is listed twice")
         return self
@@ -368,7 +372,7 @@ class PretrainConfig(Frozen):
     batch_size: int
     learning_rate: float
     max_predictions_per_seq: int
-    seed: int = 12345
+    seed: Seed = 12345
     precision: Literal["fp32", "bf16"] = "fp32"
     weight_decay: float = 0.01
     adam_beta1: float = 0.9
@@ -401,7 +405,7 @@ class FinetuneConfig(Frozen):
 
     task: Name
     seeds: int = 5
-    seed: int = 42
+    seed: Seed = 42
     precision: Literal["fp32", "bf16"] = "fp32"
     learning_rate: float = 2e-5
     epochs: int = 3

@@ -132,9 +132,12 @@ def is_dead(path: Path, lease_seconds: float) -> bool:
 
 
 @contextmanager
-def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: str = "") -> Iterator[None]:
+def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: str = "") -> Iterator[int]:
     """Hold the lock `path` (flock: the kernel frees it when its holder dies). A second process waits; `waiting` is told
-    once for whom, and may raise instead."""
+    once for whom, and may raise instead.
+
+    Yields the file descriptor: a child process that inherits it holds the lock too, until it ends.
+    """
     make_folder(path.parent)
     with path.open("a+b") as file:
         try:
@@ -147,7 +150,7 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
         file.write(json.dumps({"owner": str(Owner.this()), "what": what}).encode())
         file.flush()
         try:
-            yield
+            yield file.fileno()
         finally:
             file.truncate(0)
 

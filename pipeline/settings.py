@@ -49,7 +49,7 @@ class Settings(Frozen):
     @property
     def home_path(self) -> Path:
         """Folder of the store: `BERT_HOME`, else `home`, from the repository's root."""
-        return (ROOT / os.environ.get("BERT_HOME", self.home)).resolve()
+        return (ROOT / (os.environ.get("BERT_HOME") or self.home)).resolve()
 
     @property
     def dagster_home_path(self) -> Path:

@@ -141,14 +141,30 @@ def _local_files(path: Path) -> Iterator[Path]:
             f"{path} does not exist ({parent} does, and holds {_listing(parent)})",
             "Correct `path` in the recipe (relative paths start at the recipe's folder), or put the files there.",
         )
-    found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    found: list[Path] = []
+    entered = {path.resolve()}
+    for folder, folders, names in os.walk(path, followlinks=True):
+        inner = [Path(folder) / name for name in sorted(folders) if not name.startswith(".")]
+        folders[:] = [each.name for each in inner if each.resolve() not in entered]  # a link may lead back
+        entered |= {each.resolve() for each in inner}
         found += [Path(folder) / name for name in names if not name.startswith(".")]
-    files = sorted((each for each in found if each.is_file()), key=lambda each: each.relative_to(path).as_posix())
+    files = sorted(found, key=lambda each: each.relative_to(path).as_posix())
     if not files:
         raise SourceError(f"{path} holds no files", "Put the files there, or correct `path` in the recipe.")
+    for each in files:
+        _check_plain(each)
     yield from files
+
+
+def _check_plain(path: Path) -> None:
+    """SourceError for what can't be read or named: it would be left out, or fail much later."""
+    if not path.is_file():
+        what = "is a link that leads nowhere" if path.is_symlink() else "is no plain file"
+        raise SourceError(f"{path} {what}", "Remove it; names that begin with a dot are left out.")
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"the name of {str(path)!r} is not UTF-8", "Rename the file.") from None
 
 
 def _listing(folder: Path) -> str:

@@ -233,7 +233,7 @@ class Store:
     def _problems(self, stage: str, version: str, thorough: bool) -> list[str]:
         return manifest.problems(self._place(stage, version), stage, version, None if thorough else self.verified)
 
-    def _changing(self, stage: str) -> AbstractContextManager[None]:
+    def _changing(self, stage: str) -> AbstractContextManager[int]:
         """Whoever adds or removes a version of `stage` holds this lock: none sets aside what another just mended."""
         return owners.held_lock(self.home / "locks" / f"content-{stage}")
 
@@ -274,21 +274,24 @@ class Store:
         with explained(self.home / "rejected"):
             version = self.version_of(staged)
             place = self.home / "rejected" / version
-            if (place / "content").exists():  # an earlier run gave the same
+            if (place / "content").exists():  # an earlier run, or another recipe's, gave the same
                 shutil.rmtree(place / "content")
-            write_json(place / "record.json", {**body, "version": version})
+            write_json(place / f"{body['key']}.json", {**body, "version": version})
             rename_folder(staged, place / "content")
             return version
 
     def rejections(self, stage: str) -> list[Rejected]:
         """What was rejected of a stage and no record was appended for since."""
-        found = [self._rejected(place) for place in _entries(self.home / "rejected")]
+        told = [path for place in _entries(self.home / "rejected") for path in sorted(place.glob("*.json"))]
+        found = [self._rejected(path) for path in told]
         return [rejected for rejected in found if rejected is not None and rejected.body["stage"] == stage]
 
-    def _rejected(self, place: Path) -> Rejected | None:
-        """What lies in a folder of `rejected/`. After `accept` moved the content away, it counts until its record exists."""
+    def _rejected(self, path: Path) -> Rejected | None:
+        """What a file KEY.json of `rejected/VERSION` tells. After `accept` moved the content away, it counts until its
+        record exists."""
+        place = path.parent
         try:
-            body = json.loads((place / "record.json").read_bytes())
+            body = json.loads(path.read_bytes())
             stage, key, version = body["stage"], body["key"], body["version"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -301,7 +304,7 @@ class Store:
     def note_waiver(self, rejected: Rejected, body: Mapping[str, Any]) -> None:
         """Keep `body`, with one more waiver, beside the rejected content."""
         with explained(rejected.folder):
-            write_json(rejected.folder / "record.json", dict(body))
+            write_json(rejected.folder / f"{body['key']}.json", dict(body))
 
     def accept(self, rejected: Rejected) -> str:
         """Publish rejected content; the caller appends its record. A crash in between loses nothing: it can be accepted
@@ -375,7 +378,8 @@ class Store:
             if not had and path.exists():
                 self._set_aside(path)
             if not had or had[0] != record.digest:
-                write_json(path, {"record": record.digest, "history": had})
+                known = [digest for digest in had if self._record(digest).exists()]  # a flipped bit names none
+                write_json(path, {"record": record.digest, "history": known})
 
     def pointer(self, recipe: str, asset: str) -> Record | None:
         """The record that the asset has now; None if it has none, or if pointer or record is broken. Raises StoreError
@@ -412,6 +416,7 @@ class Store:
                 pointed = _pointed(path)
                 if pointed:
                     current.setdefault(pointed[0], str(path))
+                    problems += self._lost_history(path, pointed, set(records))
                 elif path.name != CHAMPION:
                     problems.append(Problem(f"{path}: not a pointer", self._away(path)))
             versions = {
@@ -433,6 +438,18 @@ class Store:
         for stage_name, version in progress.track(sorted(versions), len(versions), "versions"):
             problems += self.verify_version(stage_name, version)
         return problems
+
+    def _lost_history(self, path: Path, pointed: list[str], known: set[str]) -> list[Problem]:
+        """Records in the history of a pointer that do not exist: they are taken out, as a flipped bit would leave one."""
+        lost = [digest for digest in pointed[1:] if digest not in known]
+        if not lost:
+            return []
+        todo = "It was taken out of the history; what the asset has now is not touched."
+        try:
+            write_json(path, {"record": pointed[0], "history": [d for d in pointed[1:] if d in known]})
+        except (OSError, StoreError):
+            todo = "What the asset has now is not touched; run this where the store can be written."
+        return [Problem(f"{path}: its history names record {digest[:12]}, which is missing", todo) for digest in lost]
 
     def verify_version(self, stage: str, version: str) -> list[Problem]:
         """Read every byte of one version again. What is broken is set aside."""

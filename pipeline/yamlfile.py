@@ -12,6 +12,14 @@ from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from pipeline.errors import RecipeError
@@ -51,7 +59,9 @@ def read(file: Path) -> Node:
     """
     yaml = YAML(typ="safe", pure=True)
     try:
-        root = yaml.compose(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        _check_size(file, text)
+        root = yaml.compose(text)
     except OSError as error:
         raise RecipeError(f"{shown(file)}: {error.strerror}", "Make the file readable, or remove it.") from None
     except UnicodeDecodeError as error:
@@ -65,6 +75,38 @@ def read(file: Path) -> Node:
     if not isinstance(root, MappingNode):
         raise RecipeError(f"{shown(file)}: holds no map of keys at its top level", "Start with `name: …`.")
     return _build(root, file, yaml, root.start_mark.line + 1, frozenset())
+
+
+MAX_DEPTH = 50
+MAX_VALUES = 100_000
+
+
+def _check_size(file: Path, text: str) -> None:
+    """RecipeError for a file that is nested too deep, or whose aliases, written out, give more values than anybody means:
+    composing such a file would never end. Reads events, which takes no recursion."""
+    sizes: dict[str, int] = {}  # anchor → values below it
+    open_at: list[tuple[str | None, int]] = []  # anchor and count at the start of every open map or list
+    count = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        if isinstance(event, AliasEvent):
+            count += sizes.get(event.anchor, 1)
+        elif isinstance(event, MappingStartEvent | SequenceStartEvent):
+            open_at.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+            anchor, before = open_at.pop()
+            if anchor:
+                sizes[anchor] = count - before
+        elif isinstance(event, ScalarEvent):
+            count += 1
+        line = event.start_mark.line + 1
+        if len(open_at) > MAX_DEPTH:
+            raise RecipeError(f"{shown(file)}:{line}: nested more than {MAX_DEPTH} deep", "Write it flatter.")
+        if count > MAX_VALUES:
+            raise RecipeError(
+                f"{shown(file)}:{line}: more than {MAX_VALUES:,} values, counted with its aliases written out",
+                "Write less.",
+            )
 
 
 def _build(node: Any, file: Path, yaml: YAML, line: int, within: Set[int]) -> Node:
@@ -138,7 +180,7 @@ def plain(node: Node, as_text: Set[KeyPath] = frozenset(), at: KeyPath = ()) -> 
     if isinstance(node.value, tuple):
         return tuple(plain(v, as_text, (*at, i)) for i, v in enumerate(node.value))
     value = node.text if at in as_text else node.value
-    if at and at[-1] == "path" and isinstance(value, str):
+    if at and at[-1] == "path" and isinstance(value, str) and value:
         return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # keeps links
     return value
 
