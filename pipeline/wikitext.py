@@ -14,14 +14,15 @@ What is removed leaves a HOLE, one character, and white space and punctuation ar
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from html.entities import html5
 from itertools import pairwise
 
 from pipeline import wikitext_names as words
-from pipeline.wikitext_templates import HIDE, SHOW, expand
+from pipeline.wikitext_functions import HIDE, SHOW
+from pipeline.wikitext_templates import Rules, rules_for
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ def _names(site: Site | None) -> _Names:
     )
 
 
-def to_text(wikitext: str, site: Site | None = None) -> str:
+def to_text(wikitext: str, site: Site | None = None, rules: Rules | None = None) -> str:
     """The prose of a page, paragraphs separated by one blank line; "" for redirects and disambiguation pages.
 
-    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. Never
-    raises, takes time linear in the length of the page.
+    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. `rules`
+    say what templates show; without them, those of the site's language. Never raises, takes time linear in the length of
+    the page.
     """
     if is_redirect(wikitext) or is_disambiguation(wikitext, site):
         return ""
@@ -82,7 +84,7 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
     if _FORBIDDEN.search(text):
         text = text.translate(_CONTROLS | _STAND_INS)
     text = _cut_tags(text)
-    text = _cut_nested(text, names)
+    text = _cut_nested(text, names, (rules or rules_for(names.language)).expand)
     if "-{" in text:
         text = _choose_variants(text)
     if "<" in text:
@@ -218,7 +220,7 @@ _NESTING = re.compile(
 _LINK, _BRACES = 0, 1
 
 
-def _cut_nested(text: str, names: _Names) -> str:
+def _cut_nested(text: str, names: _Names, expand: Callable[[str], str | None]) -> str:
     """Resolve templates, parameters and links, innermost first.
 
     A closer matches the nearest opener of its kind; openers between that were never closed become plain text. A link
