@@ -30,8 +30,8 @@ from pipeline.wikitext import Site, is_disambiguation, redirect_target, to_text
 STAGE = Stage(
     name="wikipedia_text",
     function="pipeline.wikipedia:extract_text",
-    version="1",
-    sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/schemas.py"),
+    version="2",
+    sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/templates/*.toml", "pipeline/schemas.py"),
 )
 
 LICENCE = "CC-BY-SA-4.0"

@@ -106,7 +106,9 @@ def _parse(rule: str, at: int, depth: int) -> tuple[list[str | _Part], int]:
             if end == len(rule):
                 raise RuleError(f"the [ at character {start + 1} is never closed")
             if all(isinstance(part, str) for part in inside):
-                raise RuleError(f"the group {rule[start : end + 1]} refers to no argument, so it would never be left out")
+                raise RuleError(
+                    f"the group {rule[start : end + 1]} refers to no argument, so it would never be left out"
+                )
             parts.append(_Part(_sequence(inside)))
             at = end + 1
     if at < len(rule):
@@ -130,7 +132,9 @@ def _reference(inside: str) -> _Part:
     while at < len(rest) or not alternatives:
         found = _ALTERNATIVE.match(rest, at)
         if not found:
-            raise RuleError(f"{{{inside}}} is no reference; write for example {{1}}, {{name}}, {{2|name|'word'}} or {{*, }}")
+            raise RuleError(
+                f"{{{inside}}} is no reference; write for example {{1}}, {{name}}, {{2|name|'word'}} or {{*, }}"
+            )
         alternatives.append(_alternative(found[1]))
         at = found.end()
     if len(alternatives) == 1:

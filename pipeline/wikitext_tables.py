@@ -1,8 +1,8 @@
 """The tables of template rules: pipeline/templates/*.toml, and a user's own file of the same kind.
 
-    shipped        the rules for one language of wiki, name → rule
-    read_rules     a user's file
-    is_furniture   templates that belong to the page and not to its sentences
+shipped        the rules for one language of wiki, name → rule
+read_rules     a user's file
+furniture      templates that belong to the page and not to its sentences
 """
 
 import re
@@ -28,16 +28,23 @@ class _Table:
     only: Mapping[str, str]
     """name → rule, on wikis of this language"""
     furniture: tuple[str, ...]
+    only_furniture: tuple[str, ...]
+    """on wikis of this language"""
 
 
 def _table(text: str) -> _Table:
     data = tomllib.loads(text)
+    furniture = data.get("furniture", {})
     return _Table(
-        by_name(data.get("templates", {})), by_name(data.get("only", {})), tuple(data.get("furniture", {}).get("names", ()))
+        by_name(data.get("templates", {})),
+        by_name(data.get("only", {})),
+        tuple(furniture.get("names", ())),
+        tuple(furniture.get("only", ())),
     )
 
 
 def by_name(rules: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """{rule: names} → {name: rule}"""
     return {name: rule for rule, names in rules.items() for name in names}
 
 
@@ -59,13 +66,13 @@ def read_rules(file: Path, shown: str = "") -> dict[str, tuple[str, ...]]:
         text = file.read_text(encoding="utf-8")
         data = tomllib.loads(text)
     except OSError as error:
-        raise RecipeError(f"{shown}: {error.strerror}", "Correct `templates` in the recipe, or put the file there.") from None
+        raise RecipeError(f"{shown}: {error.strerror}", "Make the file readable.") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{shown}: not UTF-8 at byte {error.start}", "Save the file as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        place = f"{shown}:{line[1]}" if line else shown
-        raise RecipeError(f"{place}: not TOML: {error}", todo) from None
+        line = re.search(r"line (\d+)", str(error))  # none: at the end of the document
+        number = line[1] if line else text.rstrip("\n").count("\n") + 1
+        raise RecipeError(f"{shown}:{number}: not TOML: {error}", todo) from None
     lines = text.split("\n")
 
     def refuse(what: str, word: str) -> RecipeError:
@@ -79,23 +86,30 @@ def read_rules(file: Path, shown: str = "") -> dict[str, tuple[str, ...]]:
             raise refuse(f"there is no section {section}; rules stand under [templates]", section)
         for rule, names in table.items():
             written = _as_written(rule, text)
-            if not isinstance(names, list) or not names or not all(isinstance(name, str) and name.strip() for name in names):
-                raise refuse(f"rule {rule!r} wants a list of template names, as [\"name\"]", written)
+            if (
+                not isinstance(names, list)
+                or not names
+                or not all(isinstance(name, str) and name.strip() for name in names)
+            ):
+                raise refuse(f'rule {rule!r} wants a list of template names, as ["name"]', written)
             try:
                 compile_rule(rule)
             except RuleError as error:
                 raise refuse(f"rule {rule!r}: {error}", written) from None
             for name in map(normalised, names):
-                if name in seen:
+                if seen.setdefault(name, rule) != rule:
                     raise refuse(f"template {name!r} has two rules, {seen[name]!r} and {rule!r}", written)
-                seen[name] = rule
-            rules[rule] = tuple(map(normalised, names))
+            rules[rule] = tuple(sorted(set(map(normalised, names))))
     return rules
 
 
 def _as_written(rule: str, text: str) -> str:
     """The rule as its file writes it: between ' ' as it is, between " " with its escapes."""
-    return rule if rule in text else rule.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace('"', '\\"')
+    return (
+        rule
+        if rule in text
+        else rule.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace('"', '\\"')
+    )
 
 
 _SPACES = re.compile(r"[\s_]+")
@@ -115,10 +129,12 @@ class Names:
         self.exact: dict[str, str] = dict(rules)
         patterns = [name for name in rules if ("*" in name or "#" in name) and len(name) > 1]
         self.patterns = [(_pattern(name), self.exact.pop(name)) for name in patterns]
+        self.any = re.compile("|".join(pattern.pattern for pattern, _ in self.patterns))
 
     def find(self, name: str) -> str | None:
+        """The rule of a (normalised) name, or None; exact names come before patterns."""
         rule = self.exact.get(name)
-        if rule is None and len(name) < 100:
+        if rule is None and self.patterns and len(name) < 100 and self.any.fullmatch(name):
             rule = next((rule for pattern, rule in self.patterns if pattern.fullmatch(name)), None)
         return rule or None
 
@@ -141,16 +157,18 @@ def shipped(language: str) -> Names:
     for name in dict.fromkeys(each for each in order if each in tables):
         table = tables[name]
         own = table.only if language in ("", name) else {}
-        mere = dict.fromkeys(table.furniture, "") if language == name else {}  # hides what other languages show
+        mere = (
+            dict.fromkeys((*table.furniture, *table.only_furniture), "") if language == name else {}
+        )  # hides what other languages show
         merged = {**mere, **table.templates, **own, **merged}
     return Names(merged)
 
 
-@lru_cache(maxsize=1)
-def _furniture() -> Names:
-    return Names({name: "" for table in _tables().values() for name in table.furniture})
-
-
-def is_furniture(name: str) -> bool:
-    """Whether a template of this (normalised) name belongs to the page and not to its sentences."""
-    return _furniture().find(name) is not None
+@lru_cache(maxsize=64)
+def furniture(language: str) -> Names:
+    """Names of templates that belong to the page and not to its sentences, on a wiki of this language."""
+    names: list[str] = []
+    for of, table in _tables().items():
+        names += table.furniture
+        names += table.only_furniture if language in ("", of) else ()
+    return Names(dict.fromkeys(names, "nothing is shown"))

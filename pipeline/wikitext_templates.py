@@ -21,7 +21,7 @@ from pipeline import wikitext_names as words
 from pipeline import wikitext_wrappers as wrappers
 from pipeline.wikitext_functions import Arguments, Handler
 from pipeline.wikitext_rules import compile_rule
-from pipeline.wikitext_tables import Names, by_name, is_furniture, normalised, shipped
+from pipeline.wikitext_tables import Names, by_name, furniture, normalised, shipped
 from pipeline.wikitext_unhandled import unhandled
 
 if TYPE_CHECKING:
@@ -56,46 +56,58 @@ _FUNCTIONS: Mapping[str, Any] = {
 }
 """Parser functions whose first argument is what is read."""
 
+
+def _of_function(name: str) -> str | None:
+    """`formatnum:12` → "12"; None for what is no such parser function."""
+    function, colon, first = name.partition(":")
+    change = _FUNCTIONS.get(function.strip().lower()) if colon else None
+    return change(first.strip()) or None if change else None
+
+
 _KNOWN_LIMIT = 100_000
 _MAX_DEPTH = 10  # of wrappers that call wrappers
-_STEPS = 10_000  # nodes and characters of wrappers' bodies that one template may lead to, and ten times its own length
+_STEPS = 1_000  # nodes and characters of wrappers' bodies that one template may lead to, and ten times its own length
+_MAX_SIZE = 200  # nodes of a wrapper with those that it calls
 _GROWTH = 300  # characters that an expansion may be longer than its source, so that nesting can't multiply
 
 _Wrapper = tuple[wrappers.Node, ...]
-_Meaning = Handler | _Wrapper | Literal[False]
 
 
 class Rules:
     """What templates show on one wiki. Made by `rules_for`."""
 
-    def __init__(self, shipped: Names, added: Mapping[str, str], dump: DumpTemplates) -> None:
-        self._shipped = shipped
+    def __init__(self, language: str, added: Mapping[str, str], dump: DumpTemplates) -> None:
+        self._shipped = shipped(language)
+        self._furniture = furniture(language)
         self._added = Names(added)
         self._dump = dump
-        self._known: dict[str, _Meaning] = {}  # by name as pages write it
+        self._known: dict[str, Handler | _Wrapper | Literal[False]] = {}  # by name as pages write it
 
     def expand(self, content: str) -> str | None:
         """The wikitext that `{{content}}` stands for, arguments already expanded; None if it has no words to read."""
-        return self._expand(content, [_STEPS + 10 * len(content)], _MAX_DEPTH)
-
-    def knows(self, name: str) -> bool:
-        """Whether there is a rule, or a simple wrapper, for a template of this name."""
-        return self._meaning(name) is not False
-
-    def _expand(self, content: str, steps: list[int], depth: int) -> str | None:
         name, bar, rest = content.partition("|")
         meaning = self._known.get(name)
         if meaning is None:
             meaning = self._meaning(name)
         if meaning is False:
-            function, colon, first = name.partition(":")
-            change = _FUNCTIONS.get(function.strip().lower()) if colon else None
-            return change(first.strip()) or None if change else None
+            return _of_function(name) if ":" in name else None
         arguments = Arguments(name, rest.split("|") if bar else [])
-        text = meaning(arguments) if callable(meaning) else self._filled(meaning, arguments, steps, depth)
+        if callable(meaning):
+            text = meaning(arguments)
+        else:
+            text = self._filled(meaning, arguments, [_STEPS + 10 * len(content)], _MAX_DEPTH)
         return text if text and len(text) <= len(content) + _GROWTH else None
 
-    def _meaning(self, name: str) -> _Meaning:
+    def knows(self, name: str) -> bool:
+        """Whether there is a rule, or a simple wrapper, for a template of this name."""
+        return self._meaning(name) is not False
+
+    def is_furniture(self, name: str) -> bool:
+        """Whether a template of this (normalised) name belongs to the page and not to its sentences."""
+        target = self._dump.redirects.get(name, name)
+        return self._furniture.find(name) is not None or self._furniture.find(target) is not None
+
+    def _meaning(self, name: str) -> Handler | _Wrapper | Literal[False]:
         known = self._known.get(name)
         if known is None:
             known = self._find(normalised(name))
@@ -105,7 +117,7 @@ class Rules:
                 self._known[name] = known
         return known
 
-    def _find(self, name: str) -> _Meaning:
+    def _find(self, name: str) -> Handler | _Wrapper | Literal[False]:
         rule = self._rule(name)
         if rule is None:
             target = self._dump.redirects.get(name, name)
@@ -118,6 +130,15 @@ class Rules:
     def _rule(self, name: str) -> str | None:
         rule = self._added.find(name)
         return self._shipped.find(name) if rule is None else rule
+
+    def _called(self, content: str, steps: list[int], depth: int) -> str:
+        """As `expand`, for a template inside the body of a wrapper."""
+        name, bar, rest = content.partition("|")
+        meaning = self._meaning(name)
+        if meaning is False:
+            return _of_function(name) or ""
+        arguments = Arguments(name, rest.split("|") if bar else [])
+        return meaning(arguments) if callable(meaning) else self._filled(meaning, arguments, steps, depth)
 
     def _filled(self, nodes: _Wrapper, arguments: Arguments, steps: list[int], depth: int) -> str:
         """The body of a wrapper with these arguments; "" once it takes too many steps or calls too deep."""
@@ -138,7 +159,7 @@ class Rules:
             else:
                 filled = [self._filled(each, arguments, steps, depth) for each in node.arguments]
                 content = f"{node.name}{filled[0]}" if node.name.endswith(":") else _call(node, filled)
-                out.append(self._expand(content, steps, depth - 1) or "")
+                out.append(self._called(content, steps, depth - 1))
         return "".join(out)
 
 
@@ -172,12 +193,12 @@ def rules_for(
     others; then what the dump's redirects lead to, and its simple wrappers last.
     """
     language = language.partition("-")[0]
-    return Rules(shipped(language), by_name(added), dump or DumpTemplates()) if added or dump else _plain(language)
+    return Rules(language, by_name(added), dump or DumpTemplates()) if added or dump else _plain(language)
 
 
 @lru_cache(maxsize=64)
 def _plain(language: str) -> Rules:
-    return Rules(shipped(language), {}, DumpTemplates())
+    return Rules(language, {}, DumpTemplates())
 
 
 # ── the templates of a dump ──────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +229,7 @@ def read_templates(
             continue
         if name in bodies:
             twice.add(name)
-        bodies[name] = "" if is_furniture(name) else wrappers.simple_body(text) or ""
+        bodies[name] = "" if rules.is_furniture(name) else wrappers.simple_body(text) or ""
     for name in bodies:
         redirects.pop(name, None)
     final = {name: target for name in redirects if (target := _end(name, redirects))}
@@ -216,7 +237,7 @@ def read_templates(
     kept = {
         name: target
         for name, target in final.items()
-        if target in simple or rules.knows(target) or is_furniture(target)
+        if target in simple or rules.knows(target) or rules.is_furniture(target)
     }
     return DumpTemplates(kept, simple)
 
@@ -237,25 +258,34 @@ def _end(name: str, redirects: Mapping[str, str]) -> str:
 
 
 def _callable(bodies: dict[str, str], redirects: Mapping[str, str], rules: Rules) -> dict[str, str]:
-    """Those bodies that call only templates with a rule or other such bodies; none that come back to themselves."""
-    waiting: dict[str, list[str]] = {}  # template → those that call it
-    missing: dict[str, int] = {}  # how many of its calls are not yet known to be simple
+    """Those bodies that call only templates with a rule or other such bodies.
+
+    None that come back to themselves, and none that with all that they call are larger than _MAX_SIZE.
+    """
+    called_by: dict[str, list[str]] = {}
+    waits: dict[str, int] = {}  # for how many of its calls to be known
+    sizes: dict[str, int] = {}
     ready: list[str] = []
     for name, body in bodies.items():
-        called = {normalised(each) for each in wrappers.calls(wrappers.parse(body))}
-        called = {redirects.get(each, each) for each in called if not rules.knows(each)}
-        called = {each for each in called if not rules.knows(each)}
-        missing[name] = len(called)
-        for each in called:
-            waiting.setdefault(each, []).append(name)
-        if not called:
+        tree = wrappers.parse(body)
+        called = (normalised(each) for each in wrappers.calls(tree))
+        called = (each if rules.knows(each) else redirects.get(each, each) for each in called)
+        unknown = [each for each in called if not rules.knows(each)]
+        sizes[name] = wrappers.size(tree)
+        waits[name] = len(unknown)
+        for each in unknown:
+            called_by.setdefault(each, []).append(name)
+        if not unknown:
             ready.append(name)
     simple: dict[str, str] = {}
     while ready:
         name = ready.pop()
+        if sizes[name] > _MAX_SIZE:
+            continue
         simple[name] = bodies[name]
-        for caller in waiting.get(name, ()):
-            missing[caller] -= 1
-            if not missing[caller]:
+        for caller in called_by.get(name, ()):
+            waits[caller] -= 1
+            sizes[caller] += sizes[name]
+            if not waits[caller]:
                 ready.append(caller)
     return dict(sorted(simple.items()))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pipeline import wikitext_names as words
-from pipeline.wikitext_tables import is_furniture, normalised
+from pipeline.wikitext_tables import normalised
 
 if TYPE_CHECKING:
     from pipeline.wikitext_templates import Rules
@@ -156,7 +156,7 @@ def _of_line(
     for start, stop in sorted(found):
         written = _name(wikitext, start + 2)
         name = normalised(written)
-        if not name or ":" in name or name[0] in "#{" or rules.knows(written) or is_furniture(name):
+        if not name or ":" in name or name[0] in "#{" or rules.knows(written) or rules.is_furniture(name):
             continue
         begin = max(lines.start, start - min(_BEFORE, max(0, MAX_EXAMPLE - (stop - start))))
-        yield name, " ".join(wikitext[begin : begin + MAX_EXAMPLE].split("\n"))
+        yield name, " ".join(wikitext[begin : min(end, begin + MAX_EXAMPLE)].split("\n"))

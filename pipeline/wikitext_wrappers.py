@@ -26,7 +26,7 @@ MAX_BODY = 2_000
 """characters of a body without its documentation"""
 _MAX_PAGE = 200_000
 _MAX_DEPTH = 20
-_MAX_CONSTANT = 60
+_MAX_CONSTANT = 30
 """characters that a wrapper adds to its parameters; a sentence of its own is a notice"""
 _MAX_BARE_CONSTANT = 20
 _DATES = frozenset(("date", "datum", "fecha", "data", "дата", "日付", "日期", "time", "year", "month", "mois", "année"))
@@ -107,9 +107,12 @@ def _inside(text: str, opening: str, closing: str) -> Iterator[str]:
         at = end + 1
 
 
-_INLINE_TAG = re.compile(r"</?(?:span|small|big|i|b|em|strong|sub|sup|abbr|u|s|bdi|bdo|code|kbd|samp|var|tt|font|mark|dfn|q)\b([^<>]*)>", re.I)
+_INLINE_TAG = re.compile(
+    r"</?(?:span|small|big|i|b|em|strong|sub|sup|abbr|u|s|bdi|bdo|code|kbd|samp|var|tt|font|mark|dfn|q)\b([^<>]*)>",
+    re.I,
+)
 _NOWIKI = re.compile(r"<nowiki\s*/>|<nowiki>([^<]*)</nowiki>", re.I)
-_BREAK = re.compile(r"[ \t]*<br\s*/?>[ \t]*|&nbsp;", re.I)
+_BREAK = re.compile(r"[ \t]*<br\s*/?>[ \t]*", re.I)
 _UNSEEN = re.compile(r"display\s*:\s*none|noprint|\bIPA\b|metadata|visibility|speak", re.I)  # of a tag's attributes
 _BLOCK = re.compile(r"\{\||\n\s*\n|\n[*#:;|!=]|://|\[//|__[A-Z]|~~~|^[*#:;|!=]|^----")
 
@@ -128,7 +131,7 @@ def simple_body(page: str) -> str | None:
     body = _BREAK.sub(" ", body)
     if any(_UNSEEN.search(attributes) for attributes in _INLINE_TAG.findall(body)):
         return None
-    body = _INLINE_TAG.sub("", body).strip()
+    body = _INLINE_TAG.sub("", body)
     if "<" in body or _BLOCK.search(body):
         return None
     try:
@@ -169,6 +172,19 @@ def calls(nodes: tuple[Node, ...]) -> Iterator[str]:
                 yield node.name
             for argument in node.arguments:
                 yield from calls(argument)
+
+
+def size(nodes: tuple[Node, ...]) -> int:
+    """How many nodes a tree has."""
+    count = len(nodes)
+    for node in nodes:
+        if isinstance(node, Parameter):
+            count += size(node.default or ())
+        elif isinstance(node, If):
+            count += size(node.condition) + size(node.then) + size(node.other)
+        elif isinstance(node, Call):
+            count += sum(map(size, node.arguments))
+    return count
 
 
 def _visible(nodes: tuple[Node, ...]) -> Iterator[Node]:
