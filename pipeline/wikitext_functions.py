@@ -196,6 +196,23 @@ def _unit_value(a: Arguments) -> str:
     return f"{text} {unit}".strip()
 
 
+_RUPEES = {
+    "c": "crore",
+    "l": "lakh",
+    "lc": "lakh crore",
+    "k": "thousand",
+    "m": "million",
+    "b": "billion",
+    "t": "trillion",
+}
+
+
+def _rupees(a: Arguments) -> str:
+    """{{INRConvert|5|c}}"""
+    unit = _RUPEES.get(a[2].lower(), "")
+    return f"₹{a[1]} {unit}".rstrip() if a[1] else "₹"
+
+
 def _fraction(a: Arguments) -> str:
     words = a.filled
     if len(words) == 1:
@@ -287,6 +304,14 @@ def _spanish_century(a: Arguments) -> str:
 def _incise(a: Arguments) -> str:
     """fr {{incise|words}}; a second argument says that the sentence ends here"""
     return f"– {a[1]}" + ("" if a[2] else " –") if a[1] else ""
+
+
+_ROMAN = re.compile(r"[IVXLCivxlc]+")
+
+
+def _french_century(a: Arguments) -> str:
+    """{{s|XIX|e}}, {{s|XIX}}; elsewhere {{s|words}} is a form of type"""
+    return f"{a[1]}{a[2] or 'e'} siècle" if _ROMAN.fullmatch(a[1]) else a[1]
 
 
 def _roman(a: Arguments) -> str:
@@ -402,6 +427,7 @@ FUNCTIONS: dict[str, Handler] = {
     "date": _date,
     "exponent": _exponent,
     "fraction": _fraction,
+    "french_century": _french_century,
     "french_date": _french_date,
     "german_date": _german_date,
     "incise": _incise,
@@ -412,6 +438,7 @@ FUNCTIONS: dict[str, Handler] = {
     "ordinal": _ordinal,
     "prefixed_ship": _prefixed_ship,
     "roman": _roman,
+    "rupees": _rupees,
     "russian_date": _russian_date,
     "ship": _ship,
     "spanish_century": _spanish_century,

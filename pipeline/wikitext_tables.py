@@ -128,20 +128,21 @@ class Names:
     def __init__(self, rules: Mapping[str, str]) -> None:
         self.exact: dict[str, str] = dict(rules)
         patterns = [name for name in rules if ("*" in name or "#" in name) and len(name) > 1]
-        self.patterns = [(_pattern(name), self.exact.pop(name)) for name in patterns]
-        self.any = re.compile("|".join(pattern.pattern for pattern, _ in self.patterns))
+        self._rules = [self.exact.pop(name) for name in patterns]
+        self._patterns = re.compile("|".join(map(_pattern, patterns)))
 
     def find(self, name: str) -> str | None:
-        """The rule of a (normalised) name, or None; exact names come before patterns."""
+        """The rule of a (normalised) name, or None; exact names come before patterns, of these the first."""
         rule = self.exact.get(name)
-        if rule is None and self.patterns and len(name) < 100 and self.any.fullmatch(name):
-            rule = next((rule for pattern, rule in self.patterns if pattern.fullmatch(name)), None)
+        if rule is None and self._rules and len(name) < 100:
+            found = self._patterns.fullmatch(name)
+            rule = self._rules[found.lastindex - 1] if found and found.lastindex else None
         return rule or None
 
 
-def _pattern(name: str) -> re.Pattern[str]:
+def _pattern(name: str) -> str:
     parts = {"*": ".*", "#": r"\d{1,4}"}
-    return re.compile("".join(parts.get(each) or re.escape(each) for each in name))
+    return "(" + "".join(parts.get(each) or re.escape(each) for each in name) + ")"
 
 
 @lru_cache(maxsize=64)

@@ -78,7 +78,7 @@ class Rules:
 
     def __init__(self, language: str, added: Mapping[str, str], dump: DumpTemplates) -> None:
         self._shipped = shipped(language)
-        self._furniture = furniture(language)
+        self._language = language
         self._added = Names(added)
         self._dump = dump
         self._known: dict[str, Handler | _Wrapper | Literal[False]] = {}  # by name as pages write it
@@ -105,7 +105,8 @@ class Rules:
     def is_furniture(self, name: str) -> bool:
         """Whether a template of this (normalised) name belongs to the page and not to its sentences."""
         target = self._dump.redirects.get(name, name)
-        return self._furniture.find(name) is not None or self._furniture.find(target) is not None
+        known = furniture(self._language)
+        return known.find(name) is not None or known.find(target) is not None
 
     def _meaning(self, name: str) -> Handler | _Wrapper | Literal[False]:
         known = self._known.get(name)

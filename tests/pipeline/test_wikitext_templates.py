@@ -104,6 +104,7 @@ def test_the_tables_are_well_formed(file):
         ("en", "See {{usc|17|302}}, {{CFR|21|73}}, {{IETF RFC|2822}}.", "See 17 U.S.C. § 302, 21 C.F.R. 73, RFC 2822."),
         ("en", "It had {{hlist|tea|[[milk]]|sugar}}; HA {{eqm}} H.", "It had tea, milk, sugar; HA ⇌ H."),
         ("en", "About {{convert|5|and|6|miles|km|abbr=on}}, {{val|5|u=m/s}}, {{solar mass|2}}.", "About 5 and 6 miles, 5 m/s, 2 M☉."),
+        ("en", "It paid {{INRConvert|5|c}} ({{NYSE|IBM}}), SO{{su|b=4|p=2−}}.", "It paid ₹5 crore (NYSE: IBM), SO42−."),
         # German
         ("de", "Er sagte {{\"|Guten Tag|lang=de}} ({{enS|good day}}, {{laS}}).", "Er sagte „Guten Tag“ (englisch good day, lateinisch)."),
         ("de", "Am {{Datum|2001-03-07}} nach {{§|823|bgb|juris}} BGB auf {{Höhe|115|DE-NHN}}.", "Am 7. März 2001 nach § 823 BGB auf 115 m."),
@@ -126,7 +127,11 @@ def test_the_tables_are_well_formed(file):
         ("", "{{s|XX|e}} {{нп5|Цель||en}} {{enS|word}}.", "XXe siècle Цель englisch word."),
         ("en", "{{s-|XX|e}} {{нп5|Цель||en}} {{enS|word}}.", "XXe siècle Цель englisch word."),
         # short names count only at home
-        ("de", "A {{s|XX|e}}{{m|5|km}}{{by|1990}} b.", "A b."),
+        ("de", "A {{rus|x}}, {{css|y}}.", "A russisch x, tschechisch y."),
+        ("en", "A {{rus|x}}, {{css|Virginia}}.", "A x, CSS Virginia."),
+        ("de", "A {{m|5|km}}{{by|1990}}{{fr|mot}} b.", "A b."),
+        ("it", "A{{cita|Rossi|p. 3}}.", "A."),
+        ("es", "A\n{{cita|Dijo.}}\nB.", "A\n\nDijo.\n\nB."),
     ],
 )  # fmt: skip
 def test_templates_of_the_languages(language, wikitext, expected):
