@@ -93,7 +93,7 @@ def _scanner() -> Callable[[str, _Names, Rules], str]:
         from pipeline.wikitext_scan import prose as compiled
     except ImportError:
         return prose
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 def prose(text: str, names: _Names, rules: Rules) -> str:
