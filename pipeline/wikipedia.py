@@ -31,7 +31,7 @@ STAGE = Stage(
     name="wikipedia_text",
     function="pipeline.wikipedia:extract_text",
     version="2",
-    sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/schemas.py"),
+    sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/templates/*.toml", "pipeline/schemas.py"),
 )
 
 LICENCE = "CC-BY-SA-4.0"

@@ -21,7 +21,8 @@ from html.entities import html5
 from itertools import pairwise
 
 from pipeline import wikitext_names as words
-from pipeline.wikitext_templates import HIDE, SHOW, expand
+from pipeline.wikitext_functions import HIDE, SHOW
+from pipeline.wikitext_templates import Rules, rules_for
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ def _names(site: Site | None) -> _Names:
     )
 
 
-def to_text(wikitext: str, site: Site | None = None) -> str:
+def to_text(wikitext: str, site: Site | None = None, rules: Rules | None = None) -> str:
     """The prose of a page, paragraphs separated by one blank line; "" for redirects and disambiguation pages.
 
-    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. Never
-    raises, takes time linear in the length of the page.
+    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. `rules`
+    say what templates show; without them, those of the site's language. Never raises, takes time linear in the length of
+    the page.
     """
     if is_redirect(wikitext) or is_disambiguation(wikitext, site):
         return ""
@@ -81,22 +83,22 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
     if _FORBIDDEN.search(text):
         text = text.translate(_CONTROLS | _STAND_INS)
-    return _scanner()(text, names)
+    return _scanner()(text, names, rules or rules_for(names.language))
 
 
 @cache
-def _scanner() -> Callable[[str, _Names], str]:
+def _scanner() -> Callable[[str, _Names, Rules], str]:
     """The compiled twin of `prose` where it was built, which needed a C compiler; else `prose` itself."""
     try:
         from pipeline.wikitext_scan import prose as compiled
     except ImportError:
         return prose
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
-def prose(text: str, names: _Names) -> str:
+def prose(text: str, names: _Names, rules: Rules) -> str:
     """Markup, with its line breaks and characters made plain, → prose."""
-    text = _cut_blocks(_cut_nested(_cut_tags(text), names))
+    text = _cut_blocks(_cut_nested(_cut_tags(text), names, rules))
     return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
 
 
@@ -232,7 +234,7 @@ _LINK, _BRACES = 0, 1
 _LONGEST_PREFIX = 40
 
 
-def _cut_nested(text: str, names: _Names) -> str:
+def _cut_nested(text: str, names: _Names, rules: Rules) -> str:
     """Resolve templates, parameters and links, innermost first.
 
     A closer matches the nearest opener of its kind; openers between that were never closed become plain text. A link
@@ -250,7 +252,7 @@ def _cut_nested(text: str, names: _Names) -> str:
         at = end
         simple = token.lastindex
         if simple == 3:
-            out.append(expand(token.group(3)) or HOLE)
+            out.append(rules.expand(token.group(3)) or HOLE)
             continue
         if simple:
             target, label = token.group(1, 2)
@@ -297,7 +299,7 @@ def _cut_nested(text: str, names: _Names) -> str:
                 used = 3 if opened >= 3 and count >= 3 else 2
                 content = "".join(out[index:])
                 del out[index:]
-                value = _parameter(content) if used == 3 else expand(content)
+                value = _parameter(content) if used == 3 else rules.expand(content)
                 count -= used
                 opened -= used
                 out.append("{" if opened == 1 else "")

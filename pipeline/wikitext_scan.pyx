@@ -104,7 +104,7 @@ cdef class Scratch:
         self.lines = Lines()
 
 
-def prose(str text, names):
+def prose(str text, names, rules):
     """See `pipeline.wikitext.prose`."""
     cdef Scratch scratch = _spare.pop() if _spare else Scratch()
     cdef Buffer first = scratch.first
@@ -113,7 +113,7 @@ def prose(str text, names):
     first.put_text(text)
     cut_tags(first, second)
     first.length = 0
-    cut_nested(second, first, names, python)
+    cut_nested(second, first, names, rules)
     if has_blocks(first):
         text = python._cut_blocks(text_of(first.at, first.length))
         first.length = 0

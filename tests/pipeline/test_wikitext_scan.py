@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from pipeline import wikitext
 from pipeline.errors import SourceError
 from pipeline.wikipedia import Page, read_pages, read_site
+from pipeline.wikitext_templates import rules_for
 from tests.conftest import shared
 
 compiled = pytest.importorskip("pipeline.wikitext_scan", reason="was not built: needs a C compiler at installation")
 NAMES = wikitext._names(None)
+RULES = rules_for()
 PIECES = [
     *("[", "]", "[[", "]]", "[[[", "{", "}", "{{", "}}", "{{{", "}}}", "|", "=", ":", "#", "*", ";", "!", "'", "''", "'''"),
     *("'''''", "''''", "\n", "\n\n", " ", "  ", "\t", "----", "== H ==", "=== See also ===\n", "== References ==\n", "{|", "|}"),
@@ -30,7 +32,7 @@ PIECES = [
 
 
 def same(text: str) -> None:
-    assert compiled.prose(text, NAMES) == wikitext.prose(text, NAMES), repr(text)
+    assert compiled.prose(text, NAMES, RULES) == wikitext.prose(text, NAMES, RULES), repr(text)
 
 
 @settings(max_examples=1500, deadline=None)
@@ -56,7 +58,7 @@ def test_on_real_pages_and_on_broken_ones(name: str) -> None:
     pages = [page.text for page in _whole(path)]
     assert pages
     for text in pages[:60]:
-        assert compiled.prose(text, names) == wikitext.prose(text, names)
+        assert compiled.prose(text, names, RULES) == wikitext.prose(text, names, RULES)
         broken = list(text[:20_000])
         for _ in range(len(broken) // 100):
             broken[chosen.randrange(len(broken))] = chosen.choice(["", "[", "}", "<", "'", "\n", "|"])
