@@ -1,5 +1,6 @@
 """The `bert` command. Each command is a few lines here; reading commands need neither Dagster nor torch to start."""
 
+import io
 import json
 import os
 import shutil
@@ -28,6 +29,9 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 
 def main() -> NoReturn:
     """Run the command; an error that a person can act on is printed without a traceback, with exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of ASCII shows ? for what it can't
+            stream.reconfigure(errors="replace")
     try:
         code = app(standalone_mode=False)  # what typer.Exit carries
     except BertError as error:
@@ -43,7 +47,11 @@ def main() -> NoReturn:
         sys.exit(1)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of click
-            error.show()
+            if "--json" in sys.argv:
+                said = getattr(error, "format_message", lambda: str(error))()
+                print(json.dumps({"error": said, "todo": "bert --help"}))
+            else:
+                error.show()
             sys.exit(error.exit_code)
         raise
     sys.exit(code if isinstance(code, int) else 0)
@@ -82,7 +90,7 @@ def run(
         return
     forced = ([asset.name] if asset else list(nodes)) if force else []
     if dry_run:
-        show(reading.status(wanted, forced), as_json, reading.status_text)
+        show(reading.status(wanted, forced, target), as_json, reading.status_text)
         return
     from assets.run import run as run_assets
 
@@ -96,7 +104,12 @@ def run(
     elif succeeded:
         print(f"\n{target} is up to date.  Next: bert report {recipe} · bert audit {recipe}/release · make ui")
     if not succeeded:
-        print(f"\n{target} is not up to date; what is missing and why: bert status {recipe}", file=sys.stderr)
+        left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
+        print(
+            f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
+            f"Next: bert status {target} · bert run {target}",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -110,7 +123,8 @@ def status(
         show(reading.overview(), as_json, reading.overview_text)
         return
     nodes, asset = graph.find(target)
-    show(reading.status(graph.upstream(asset) if asset else nodes), as_json, reading.status_text)
+    wanted = graph.upstream(asset) if asset else nodes
+    show(reading.status(wanted, target=target), as_json, reading.status_text)
 
 
 @app.command()

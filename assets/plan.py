@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.build import Need, Node, needed
-from pipeline.errors import BertError
+from pipeline.build import Need, Node, critical_failures, needed, refuse_red
+from pipeline.errors import BertError, DataError
 from pipeline.store import Record, Store
 
 UP_TO_DATE, KNOWN, WILL_RUN, MAY_RUN, ERROR = "up to date", "known", "will run", "may run", "error"
@@ -41,13 +41,26 @@ def plan(store: Store, nodes: Mapping[str, Node], forced: Sequence[str] = ()) ->
         except BertError as error:
             planned[name] = Planned(node, ERROR, error.what, error.todo)
             continue
-        planned[name] = Planned(node, _state(need), need.why)
-        if need.answer is not None:
+        planned[name] = _planned(store, node, need)
+        if need.answer is not None and not planned[name].needs_step:
             answers[name] = need.answer
     return list(planned.values())
 
 
-def _state(need: Need) -> str:
-    if need.must_run:
-        return WILL_RUN
-    return UP_TO_DATE if need.up_to_date else KNOWN
+def _planned(store: Store, node: Node, need: Need) -> Planned:
+    if need.answer is None:
+        failed = next((r for r in store.rejections(node.stage.name) if need.key and r.body["key"] == need.key), None)
+        if failed is None:
+            return Planned(node, WILL_RUN, need.why)
+        names = [result["name"] for result in critical_failures(failed.body["validation"]["results"])]
+        return Planned(
+            node,
+            WILL_RUN,
+            f"{need.why}; the last time it failed {', '.join(names)}, what came out is {failed.folder / 'content'}",
+            f'Change what it is made of, or accept it: bert run {node.path} --accept {names[0]} --reason "…"',
+        )
+    try:
+        refuse_red(node, need.answer)
+    except DataError as error:
+        return Planned(node, ERROR, error.what, error.todo)
+    return Planned(node, UP_TO_DATE if need.up_to_date else KNOWN, need.why)

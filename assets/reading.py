@@ -2,6 +2,7 @@
 database may be gone, and the store may be read-only.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 from assets import graph
 from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from pipeline import atomic, lineage
-from pipeline.build import Node, open_store, usable
+from pipeline.build import Node, open_store, references_of, usable
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
+from pipeline.settings import settings
 from pipeline.store import Record, Store
 
 Plain = dict[str, Any]
@@ -23,8 +25,8 @@ Plain = dict[str, Any]
 # ── status ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def status(nodes: Mapping[str, Node], forced: Sequence[str] = ()) -> Plain:
-    """State of each asset, why, and what it is now."""
+def status(nodes: Mapping[str, Node], forced: Sequence[str] = (), target: str = "") -> Plain:
+    """State of each asset, why, and what it is now; `target` is what was asked for, if not the whole recipe."""
     store = open_store()
     rows: list[Plain] = []
     for planned in plan(store, nodes, forced):
@@ -39,7 +41,8 @@ def status(nodes: Mapping[str, Node], forced: Sequence[str] = ()) -> Plain:
                 **_facts(store, record),
             }
         )
-    return {"recipe": next(iter(nodes.values())).recipe, "assets": rows}
+    recipe = next(iter(nodes.values())).recipe
+    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "assets": rows}
 
 
 def _pointer(store: Store, node: Node) -> Record | None:
@@ -73,13 +76,17 @@ def status_text(found: Plain) -> str:
         )
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
-    following = "" if count[UP_TO_DATE] == len(found["assets"]) else f"  Next: bert run {found['recipe']}"
+    command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
+    following = "" if count[UP_TO_DATE] == len(found["assets"]) else f"  Next: {command}"
     return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
 
 
 def overview() -> Plain:
     """Every recipe with its number of assets and of those that were ever made, and every recipe that can't be used."""
     loaded, store = graph.load(), open_store()
+    folder = settings().recipes_path
+    if not loaded.recipes and not loaded.errors:
+        raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     recipes = []
     for name, recipe in sorted(loaded.recipes.items()):
         made = [node for node in graph.nodes(recipe).values() if _pointer(store, node)]
@@ -190,7 +197,7 @@ def _verify_folder(folder: Path) -> Plain:
             f"{folder} has no lineage.json: it was not written by `bert export`",
             "Export it again: bert export RECIPE/ASSET DIR",
         )
-    listed = {f["path"]: f for f in json.loads(lineage_file.read_text(encoding="utf-8"))["chain"][0]["files"]}
+    listed = _listed(lineage_file)
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"lineage.json"}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} was added" for name in sorted(present - set(listed))]
@@ -201,6 +208,25 @@ def _verify_folder(folder: Path) -> Plain:
     ]
     todo = "Export it again: bert export RECIPE/ASSET DIR"
     return {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
+
+
+def _listed(lineage_file: Path) -> dict[str, Plain]:
+    """The files of an export, by path. StoreError for a lineage.json that is none, or was altered."""
+    todo = "Export it again: bert export RECIPE/ASSET DIR"
+    try:
+        told = json.loads(lineage_file.read_text(encoding="utf-8"))
+        files = {str(file["path"]): dict(file) for file in told["chain"][0]["files"]}
+        seal = told.pop("seal")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise StoreError(f"{lineage_file} is damaged: {error!r}", todo) from None
+    if seal != _seal(told):
+        raise StoreError(f"{lineage_file} was changed since it was written", todo)
+    return files
+
+
+def _seal(told: Plain) -> str:
+    """Digest of an audit, so that damage to it is found; records named in it prove it against a store."""
+    return hashlib.sha256(atomic.canonical_json(told)).hexdigest()
 
 
 def verify_text(found: Plain) -> str:
@@ -226,7 +252,7 @@ def export(target: str, folder: Path) -> Plain:
     record = _record(store, target)
     if folder.exists():
         raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
-    source = store.folder(record.stage, record.version)
+    source = store.folder(record.stage, record.version, references=_references(target))
     listed = store.manifest(record.stage, record.version)["files"]
     partial = folder.with_name(f".{folder.name}.partial")
     try:
@@ -235,12 +261,22 @@ def export(target: str, folder: Path) -> Plain:
             goal = partial / file["path"]
             goal.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file["path"], goal)
-        atomic.write_json(partial / "lineage.json", audit(target))
+        told = audit(target)
+        atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise atomic.explain(error, folder) from error
     return {"asset": target, "version": record.version, "folder": str(folder), "files": len(listed) + 1}
+
+
+def _references(target: str) -> Path | None:
+    """Where the files lie that the recipe of `RECIPE/ASSET` only names; None where the recipe is gone."""
+    try:
+        _, node = graph.find(target)
+    except RecipeError:
+        return None
+    return references_of(node) if node else None
 
 
 def fill_mask_text(found: Plain) -> str:

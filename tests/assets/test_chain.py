@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.assets.bertcli import ASSETS, World, kill_tree, tree, when
@@ -161,6 +163,22 @@ def test_force_gives_the_same_version_of_a_deterministic_stage(copy: World) -> N
     assert record is not None and record.body["forced"]
     (check,) = [r for r in record.body["validation"]["results"] if r["name"] == "reproducible"]
     assert check["passed"]
+    # what was made of it was recorded anew, as reused; whose work that was is a courtesy that may get lost
+    copy.bert("run", "tiny/contamination")
+    after = copy.store.pointer("tiny", "contamination")
+    assert after is not None and after.body["reused"]
+    (copy.home / "records" / f"{after.body['reused']}.json").unlink()
+    shutil.rmtree(copy.home / "dagster")
+    assert "up to date" in copy.bert("run", "tiny/contamination")
+
+
+def test_force_of_a_recipe_runs_every_asset(copy: World) -> None:
+    before = copy.versions()
+    assert "reused" not in copy.bert("run", "tiny/pretraining_shards_32", "--force")
+    copy.bert("run", "tiny", "--force")
+    assert copy.versions() == before
+    records = {name: copy.store.pointer("tiny", name) for name in ASSETS}
+    assert {name for name, record in records.items() if record and record.body["forced"]} == set(ASSETS)
 
 
 # ── crashes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -201,8 +219,6 @@ def test_ctrl_c_cancels_cleanly_and_training_goes_on_where_it_was(made: World, t
     assert process.returncode == 1, output
     assert set(runs(world).values()) == {"CANCELED"}
     assert world.store.pointer("tiny", "pretrained_32") is None
-    import psutil
-
     assert not [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
     (run_folder,) = (world.home / "runs").glob("*/0")
     assert list(run_folder.rglob("model.safetensors")), "a checkpoint was saved on the way out"
@@ -223,8 +239,6 @@ def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(tmp_
             p.kill()
 
     when(process, lambda line: line.startswith("pretrained_32:") and "loss" in line, kill_upper)
-    import psutil
-
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and [
         p for p in left if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"
@@ -234,6 +248,55 @@ def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(tmp_
     world.edit("steps: 100000", "steps: 30")
     assert "ended run" in world.bert("run", "tiny/wordpiece_vocab")
     assert set(runs(world).values()) == {"FAILURE"}
+
+
+def test_a_step_that_starts_as_its_run_is_killed_holds_nobody_up(tmp_path: Path) -> None:
+    """kill -9 of `bert run`, of the run and of its fork server at the moment when a step's process appears: the step must
+    not take whoever inherits it for its run."""
+    world = World.make(tmp_path / "world")
+    process = world.start("run", "tiny/books_files")
+    deadline = time.monotonic() + 120
+    steps: list[psutil.Process] = []
+    while not steps and time.monotonic() < deadline:
+        servers = [p for p in tree(process.pid) if "forkserver" in " ".join(_words(p))]
+        steps = [p for p in servers if any(q.pid == p.ppid() for q in servers)]
+    assert steps, "no step appeared"
+    for p in tree(process.pid):
+        if p not in steps:
+            with suppress(psutil.NoSuchProcess):
+                p.kill()
+    process.wait()
+    assert "tiny/books_files is up to date" in world.bert("run", "tiny/books_files")
+    assert set(runs(world).values()) <= {"FAILURE", "SUCCESS"}
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return list(process.cmdline())
+    return []
+
+
+def test_a_killed_run_process_is_named(tmp_path: Path) -> None:
+    world = World.make(tmp_path / "world")
+    process = world.start("run", "tiny/wordpiece_vocab")
+
+    def kill() -> None:
+        for p in tree(process.pid):
+            if "assets.run" in _words(p):
+                p.kill()
+
+    output = when(process, lambda line: line.startswith("▸ "), kill)
+    assert process.returncode == 1
+    assert "the run's process was killed by signal 9 (SIGKILL)" in output
+    assert "Next: bert status tiny/wordpiece_vocab" in output
+
+
+def test_runs_of_two_recipes_may_begin_in_a_new_home_at_once(tmp_path: Path) -> None:
+    for number in range(3):
+        world = World.make(tmp_path / f"world{number}")
+        processes = [world.start("run", f"{recipe}/books_files") for recipe in ("tiny", "tiny_child")]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -147,6 +147,20 @@ def test_files_that_are_no_recipe(tmp_path: Path, files: dict[str, str], name: s
     assert said in loaded.errors[name].what and loaded.errors[name].todo
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: " + "[" * 3000 + "]" * 3000, "nested more than 50 deep"),
+        ("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)), "more than 100,000 values"),
+    ],
+)  # fmt: skip
+def test_a_file_that_would_never_end_is_refused_and_takes_no_other_away(tmp_path: Path, text: str, said: str) -> None:
+    loaded = load(tmp_path, bomb=text, small=SMALL)
+    assert list(loaded.recipes) == ["small"]
+    assert said in loaded.errors["bomb"].what
+
+
 def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     (tmp_path / "other.yml").write_text(SMALL)

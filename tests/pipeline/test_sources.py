@@ -129,6 +129,31 @@ def test_a_missing_path_says_where_it_looked(tmp_path):
         sources.resolve(origin(path=str(tmp_path / "books")))
 
 
+def test_links_are_followed_once_and_what_is_no_file_is_said(tmp_path):
+    (tmp_path / "books").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.txt").write_bytes(b"b")
+    (tmp_path / "books" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "books")
+    (tmp_path / "books" / "a.txt").symlink_to(tmp_path / "elsewhere" / "b.txt")
+    found = sources.resolve(origin(path=str(tmp_path / "books")))["files"]
+    assert [each["path"] for each in found] == ["a.txt", "more/b.txt"]
+    (tmp_path / "books" / "lost.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match=r"lost\.txt is a link that leads nowhere"):
+        sources.resolve(origin(path=str(tmp_path / "books")))
+    (tmp_path / "books" / "lost.txt").unlink()
+    os.mkfifo(tmp_path / "books" / "pipe.txt")
+    with pytest.raises(SourceError, match=r"pipe\.txt is no plain file"):
+        sources.resolve(origin(path=str(tmp_path / "books")))
+
+
+def test_a_name_that_is_no_text_is_said(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/x\xff.txt", "wb") as file:
+        file.write(b"x")
+    with pytest.raises(SourceError, match="is not UTF-8"):
+        sources.resolve(origin(path=str(tmp_path)))
+
+
 def test_open_files_gives_a_folder_of_the_bytes(tmp_path):
     (tmp_path / "tales.txt").write_bytes(DATA)
     (tmp_path / "scratch").mkdir()
