@@ -48,7 +48,7 @@ def main() -> NoReturn:
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):  # a usage error of click
             if "--json" in sys.argv:
-                said = getattr(error, "format_message", lambda: str(error))()
+                said = getattr(error, "format_message", error.__str__)()
                 print(json.dumps({"error": said, "todo": "bert --help"}))
             else:
                 error.show()
