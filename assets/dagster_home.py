@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.asset import process_of
+from pipeline.atomic import explained
 from pipeline.errors import StoreError
 from pipeline.owners import held_lock
 from pipeline.settings import settings
@@ -45,12 +46,17 @@ def prepare() -> Path:
 def instance() -> Iterator[dg.DagsterInstance]:
     """The instance of DAGSTER_HOME. StoreError where its database can't be opened."""
     home = prepare()
-    with explains_database(home), dg.DagsterInstance.get() as opened:
-        with held_lock(home / "creating.lock"):  # two processes that make Dagster's tables at once fail
+    with explains_database(home):
+        with (
+            explained(home),
+            held_lock(home / "creating.lock"),
+        ):  # two processes that make Dagster's tables at once fail
+            opened = dg.DagsterInstance.get()
             opened.get_runs(limit=1)
             opened.event_log_storage.get_maximum_record_id()
             opened.all_instigator_state()
-        yield opened
+        with opened:
+            yield opened
 
 
 @contextmanager
