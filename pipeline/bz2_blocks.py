@@ -63,15 +63,14 @@ def blocks(file: IO[bytes], start: int = 0) -> Iterator[Block]:
         pieces, end = window.block(at)
         if sum_ is not None:
             sum_ = ((sum_ << 1 | sum_ >> 31) & 0xFFFFFFFF) ^ window.bits(at + 48, 32)
-        after = end
         ends_stream = window.bits(end, 48) == END_MARK
+        yield Block(at, pieces, ends_stream)
+        after = end
         if ends_stream:
             if sum_ is not None and window.bits(end + 48, 32) != sum_:
                 raise BrokenBz2(f"damaged: a stream's checksum is wrong, before byte {(end + 80) // 8:,}")
             sum_ = 0
-            begin = (end + 80 + 7) // 8
-            after = 8 * window.headers(begin)
-        yield Block(at, pieces, ends_stream)
+            after = 8 * window.headers((end + 80 + 7) // 8)
         window.forget(after)
         at = None if after == 8 * window.size else after
         if at is not None and window.bits(at, 48) != BLOCK_MARK:
@@ -190,7 +189,14 @@ class _Window:
                 mark = found
         finally:
             self._marks.extendleft(p for p in reversed(passed) if not self._marks or p < self._marks[0])
-        raise self._broken(at)
+        self._reach(at // 8 + MAX_BLOCK_BYTES)
+        for end in _marks(self._bytes, at // 8 - self._first, 8 * self._first, END_MARK):
+            if at < end <= 8 * self.size - 80 and (pieces := self._decompressed(at, end)) is not None:
+                return pieces, end  # the stream ends, and something else follows
+        last = self._next_mark(at, MAX_BLOCK_BYTES) is None and not self._reach(at // 8 + MAX_BLOCK_BYTES)
+        if last and not any(self._ends_before(at, self.size)):
+            raise BrokenBz2(f"cut off: its compressed data ends at byte {self.size:,} in the middle of a stream")
+        raise BrokenBz2(f"damaged: Invalid data stream, in the block at byte {at // 8:,}")
 
     def _ends(self, at: int, mark: int) -> Iterator[int]:
         """Where the block at `at` may end if the next one begins at `mark`: there, or where its stream ends."""
@@ -234,16 +240,6 @@ class _Window:
         except (OSError, ValueError):
             return None
         return None if decompressor.unused_data else tuple(pieces)
-
-    def _broken(self, at: int) -> BrokenBz2:
-        """Say what is wrong with the block at `at`: cut off, followed by something else, or damaged."""
-        self._reach(at // 8 + MAX_BLOCK_BYTES)
-        for end in _marks(self._bytes, at // 8 - self._first, 8 * self._first, END_MARK):
-            if at < end <= 8 * self.size - 80 and self._decompressed(at, end) is not None:
-                return BrokenBz2(f"no bzip2 stream, but something else, at byte {(end + 87) // 8:,}")
-        if self._next_mark(at, MAX_BLOCK_BYTES) is None and not self._reach(at // 8 + MAX_BLOCK_BYTES):
-            return BrokenBz2(f"cut off: its compressed data ends at byte {self.size:,} in the middle of a stream")
-        return BrokenBz2(f"damaged: Invalid data stream, in the block at byte {at // 8:,}")
 
 
 def _needles(mark: int) -> tuple[bytes, ...]:

@@ -8,7 +8,6 @@ All export schemas (0.3–0.11) are read alike. A file that is cut off or broken
 it is never taken for a shorter dump. `pipeline.dump_parts` reads one file in parallel, with the same parser.
 """
 
-import bz2
 import gzip
 import re
 import zlib
@@ -19,6 +18,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
+from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.errors import SourceError
 from pipeline.wikitext import Site, redirect_target
 
@@ -134,31 +134,11 @@ def chunks(path: Path, heard: Heard | None) -> Iterator[bytes]:
 
 
 def _bz2_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """All streams of the file; what lies between or after them must be a stream too."""
-    decompressor = bz2.BZ2Decompressor()
-    data = b""
-    while True:
-        if decompressor.eof:
-            data = decompressor.unused_data or file.read(CHUNK_BYTES)
-            if not data:
-                return
-            if len(data) < 4:
-                data += file.read(CHUNK_BYTES)
-            if not data.startswith(b"BZh"):
-                raise BrokenDump(f"no bzip2 stream, but something else, at byte {file.tell() - len(data):,}")
-            decompressor = bz2.BZ2Decompressor()
-        elif decompressor.needs_input:
-            data = file.read(CHUNK_BYTES)
-            if not data:
-                raise BrokenDump(f"cut off: its compressed data ends at byte {file.tell():,} in the middle of a stream")
-        else:
-            data = b""
-        try:
-            chunk = decompressor.decompress(data, CHUNK_BYTES)
-        except (OSError, ValueError) as error:
-            raise BrokenDump(f"damaged: {error}, before byte {file.tell():,}") from error
-        if chunk:
-            yield chunk
+    try:
+        for block in blocks(file):
+            yield from block.pieces
+    except BrokenBz2 as error:
+        raise BrokenDump(str(error)) from error
 
 
 def _gzip_chunks(file: IO[bytes]) -> Iterator[bytes]:
