@@ -3,19 +3,16 @@
     cut            files → parts: ranges of bytes, from the size of the files alone
     PartReader     the pages that begin in a part, and where the part's first page and the page after it begin
     gaps           what these places say: parts that do not meet, and must be read as one
-    TemplateSearch the template pages of a part, without parsing the others
 
 A part of a .bz2 file holds the pages whose first byte lies in a block that begins in its range; it reads on until the
-page after its last one begins. Any file can be cut so, with one stream or many, with an index or without. A .gz file
-and UTF-16 can be read only from their beginning: they are one part.
+page after its last one begins. Any file can be cut so, with one stream or many; the index of a multistream dump is not
+needed. A .gz file and UTF-16 can be read only from their beginning: they are one part.
 """
 
-import bz2
-import html
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +23,6 @@ from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.config import Frozen
 from pipeline.errors import SourceError
 from pipeline.wikipedia import (
-    MAX_PAGE_CHARACTERS,
     BrokenDump,
     Enough,
     Heard,
@@ -321,146 +317,3 @@ def gaps(parts: Sequence[Part], seams: Sequence[Seam]) -> list[tuple[int, int]]:
     if expected is not None:
         join(begin, len(parts) - 1)
     return joined
-
-
-# ── templates ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-TEMPLATE = 10
-"""The namespace of templates, on every wiki."""
-
-
-_TEMPLATE_TAG = b"<ns>10</ns>"
-
-
-def template_pages(part: Part, site: Site, parse: bool, heard: Heard | None = None) -> Iterator[Page]:
-    """The pages of namespace 10 that begin in a part.
-
-    Without `parse` they are found by their tags, and no other page is parsed; in an unusual notation, or an old dump
-    that numbers no namespaces, none is found: compare with what parsing finds. SourceError as `read_pages`.
-    """
-    if parse or part.kind == "whole":
-        yield from (page for page in PartReader(part, site).pages(heard) if page.namespace == TEMPLATE)
-        return
-    try:
-        for xml in _template_sources(part, heard):
-            yield from _parsed(xml, site)
-    except BrokenDump as error:
-        with suppress(Doubtful):
-            for _ in PartReader(part, site).pages():  # says where, and the last whole page
-                pass
-        raise broken(part.path, error, None) from error
-
-
-def _template_sources(part: Part, heard: Heard | None) -> Iterator[bytes]:
-    """The XML of the template pages that begin in a part."""
-    limit = _limit(part)
-    search: _FirstPage | None = _FirstPage(limit)
-    held = b""  # from the first page that is not looked at yet
-    own = seen = 0  # so many bytes of it are the part's, and have been searched for the page's end
-    for place, data, _ in _places(part):
-        if search:
-            found = search.add(place, data)
-            if found is None and place >= limit:
-                return
-            if found is None:
-                continue
-            search, held, data = None, found[1], found[2]
-            own = len(held)
-        held += data
-        if place < limit:
-            own = len(held)
-        done = 0
-        while 0 <= (begin := held.find(b"<page", done)) < own:
-            end = held.find(b"</page>", max(begin, seen))
-            if end < 0:
-                break
-            if held.find(_TEMPLATE_TAG, begin, end) >= 0:
-                yield held[begin : end + 7]
-            done = end + 7
-        else:
-            if place >= limit:
-                return
-            begin = max(done, len(held) - _TAG_BYTES)
-        held, own = held[begin:], own - begin
-        seen = max(len(held) - 6, 0)
-        if len(held) > 4 * MAX_PAGE_CHARACTERS:
-            raise BrokenDump("a page is too large")
-        if heard:
-            heard(_done(part, place))
-
-
-def _parsed(xml: bytes, site: Site) -> list[Page]:
-    reader = XmlReader(site)
-    reader.feed(b"<mediawiki>" + xml)
-    return [page for page in reader.take() if page.namespace == TEMPLATE]
-
-
-# ── index ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def index_of(path: Path, others: Iterable[Path]) -> Path | None:
-    """The index that lies beside a multistream dump: `…-multistream1.xml-p1p9.bz2` has `…-multistream-index1.txt-p1p9.bz2`."""
-    name = path.name.replace("multistream", "multistream-index").replace(".xml", ".txt")
-    names = {name, name.removesuffix(".bz2")}
-    return next((other for other in others if other.name in names and other.parent == path.parent), None)
-
-
-def template_streams(index: Path, size: int, site: Site) -> list[tuple[int, int]] | None:
-    """The streams (first byte, byte after it) that an index says hold templates, for a dump of `size` bytes; None if it
-    can't be the index of such a file. Lines are `offset:page id:title`; offsets ascend."""
-    names = {"template", *(name.lower() for number, name in site.namespaces if number == TEMPLATE and name)}
-    starts: list[int] = []
-    wanted: set[int] = set()
-    try:
-        for line in _lines(index):
-            offset, _, title = line.split(":", 2)
-            start = int(offset)
-            if not starts or start > starts[-1]:
-                starts.append(start)
-            elif start < starts[-1]:
-                return None
-            if html.unescape(title).partition(":")[0].lower() in names:
-                wanted.add(start)
-    except (ValueError, SourceError, BrokenDump):
-        return None
-    if not starts or starts[-1] >= size:
-        return None
-    return [(start, end) for start, end in zip(starts, [*starts[1:], size], strict=True) if start in wanted]
-
-
-def templates_of_streams(path: Path, streams: Iterable[tuple[int, int]], site: Site) -> Iterator[Page]:
-    """The pages of namespace 10 in streams (first byte, byte after it) of a .bz2 file.
-
-    Ends early where no stream is: what an index says is checked by counting. The last stream that an index names may
-    have the dump's closing tag in another one behind it.
-    """
-    with path.open("rb") as file:
-        for start, end in streams:
-            if end - start > LARGEST_STREAM:
-                return
-            file.seek(start)
-            decompressor = bz2.BZ2Decompressor()
-            try:
-                xml = decompressor.decompress(file.read(end - start), XML_PER_BZ2 * LARGEST_STREAM)
-                if not decompressor.eof:
-                    return
-                begin = 0
-                while (begin := xml.find(b"<page", begin)) >= 0 and (stop := xml.find(b"</page>", begin)) >= 0:
-                    if xml.find(_TEMPLATE_TAG, begin, stop) >= 0:
-                        yield from _parsed(xml[begin : stop + 7], site)
-                    begin = stop
-            except (OSError, ValueError, BrokenDump):
-                return
-
-
-LARGEST_STREAM = 64 << 20
-"""Bytes of a stream that an index names. MediaWiki puts 100 pages into one, about 0.2 MB."""
-
-
-def _lines(index: Path) -> Iterator[str]:
-    rest = b""
-    for data in chunks(index, None):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from (line.decode() for line in lines)
-    if rest:
-        yield rest.decode()

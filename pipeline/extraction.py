@@ -12,15 +12,15 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, WikipediaTextConfig
-from pipeline.dump_parts import Part, Seam, cut, gaps, index_of, template_streams
-from pipeline.errors import DataError, StoreError
+from pipeline.dump_parts import Part, cut
+from pipeline.errors import StoreError
 from pipeline.runs import Merge, Run
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
 from pipeline.settings import BeamSettings, settings
@@ -46,31 +46,46 @@ STAGE = Stage(
     ),
 )
 
+PIPELINE = "pipeline.extraction_beam:run"
 WORK_PER_WORKER = 12 << 20
 """Bytes of .bz2 below which one more worker process costs more than it saves."""
-DISK_PER_BZ2 = 2.0
-"""Bytes on the way and of the table together, for each byte of .bz2."""
+DISK_PER_BZ2 = 3.0
+"""Bytes on the way and of the table together, for each byte of .bz2: wikitext of articles (zstd) 1.1, text (lz4) 0.9, the
+table 0.6, measured on English."""
 SAMPLE_PAGES = 8
 """Templates without a rule are looked for in pages whose id is a multiple of this."""
 SHOWN_TEMPLATES = 50
+FOLDERS = ("pages", "templates", "read", "runs", "extracted", "progress")
+"""Of scratch; the names of files in them begin with `stem_of` their part."""
+Model = TypeVar("Model", bound=Frozen)
 
-Templates = Literal["search", "parse", "known"]
+
+def stem_of(part: Part) -> str:
+    """Names a part; ascends in the dump's order."""
+    return f"{part.file:05d}-{part.start:014d}"
 
 
-class Result(Frozen):
+class Reading(Frozen):
     """What reading a part gave."""
 
+    part: Part
     first: int | None
     following: int | None
     """places, see PartReader"""
     pages: int
     dropped: dict[str, int]
-    runs: tuple[Run, ...]
     streams: int
     """that end in the part"""
     template_pages: int
-    template_ids: int
-    """number of pages of namespace 10, and the sum of their ids"""
+    batches: str
+    """file of scratch/pages: the articles' wikitext"""
+
+
+class Extracted(Frozen):
+    """What the articles of a part gave."""
+
+    dropped: dict[str, int]
+    runs: tuple[Run, ...]
     unhandled: dict[str, tuple[int, int, str]]
     """template without a rule → (uses, pages, example), of the sample"""
 
@@ -84,12 +99,6 @@ class Plan(Frozen):
     scratch: Path
     out: Path
     config: WikipediaTextConfig
-    templates: Templates
-    """how to find the dump's own templates: by their tags, by parsing every page, or they lie in scratch already"""
-    streams: dict[int, tuple[tuple[int, int], ...]]
-    """number of a part → the streams in it that an index says hold templates; parts that are not named are searched"""
-    todo: tuple[int, ...]
-    """numbers of the parts to extract"""
     beam: BeamSettings
     workers: int
 
@@ -116,7 +125,6 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
     for left in out.glob(".scratch-*"):  # of a run that was killed
         shutil.rmtree(left)
     scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
-    indexes = {number: index for number, path in enumerate(files) if (index := index_of(path, others))}
     beam = settings().beam
     plan = Plan(
         parts=tuple(parts),
@@ -124,29 +132,24 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
         scratch=scratch,
         out=out.resolve(),
         config=config,
-        templates="search",
-        streams=_indexed_streams(parts, indexes, sites),
-        todo=tuple(range(len(parts))),
         beam=beam,
         workers=useful_workers(beam, parts),
     )
     try:
-        for folder in ("templates", "runs", "results", "progress"):
+        for folder in FOLDERS:
             (scratch / folder).mkdir()
-        plan, results = _read_all(plan)
-        found = _write(plan, results, out)
+        beam_process.run(PIPELINE, plan.model_dump_json(by_alias=True), scratch, _poll(plan))
+        found = _write(scratch, out)
     except BaseException:
         for path in out.glob("part-*.parquet"):
             path.unlink()
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    unknown = [path.name for path in others if path not in set(indexes.values())]
     return found | {
         "wiki": sites[-1].name,
         "files": len(files),
-        "ignored_files": unknown,
-        "indexes": len(indexes),
+        "ignored_files": [path.name for path in others],
         "dump_megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 3),
     }
 
@@ -166,86 +169,9 @@ def useful_workers(beam: BeamSettings, parts: Sequence[Part]) -> int:
     return min(beam.workers, len(parts), 1 + int(work / WORK_PER_WORKER))
 
 
-def _indexed_streams(
-    parts: Sequence[Part], indexes: Mapping[int, Path], sites: Sequence[Site]
-) -> dict[int, tuple[tuple[int, int], ...]]:
-    """For every part of a file with an index: the streams with templates that begin in it."""
-    found = {}
-    for file, index in indexes.items():
-        own = [(number, part) for number, part in enumerate(parts) if part.file == file and part.kind == "bz2"]
-        streams = template_streams(index, parts[own[0][0]].size, sites[file]) if own else None
-        if streams is not None:
-            for number, part in own:
-                found[number] = tuple(stream for stream in streams if part.start <= stream[0] < part.end)
-    return found
+# ── progress ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-
-# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _read_all(plan: Plan) -> tuple[Plan, list[Result]]:
-    """Run the pipeline until all parts fit together, and the templates it used are those of the dump."""
-    while True:
-        beam_process.run("pipeline.extraction_beam:run", plan.model_dump_json(by_alias=True), plan.scratch, _poll(plan))
-        results = [read_result(plan, part) for part in plan.parts]
-        joined = gaps(plan.parts, [_seam(result) for result in results])
-        if joined:
-            plan = _join(plan, joined)
-            continue
-        found = json.loads((plan.scratch / "templates" / "found.json").read_text(encoding="utf-8"))
-        held = [sum(r.template_pages for r in results), sum(r.template_ids for r in results)]
-        if found == held:
-            return plan, results
-        if not plan.streams and plan.templates == "parse":
-            raise DataError(f"the dump has other templates each time: {found}, {held}", "Please report this.")
-        plan = plan.model_copy(
-            update={
-                "templates": "search" if plan.streams else "parse",
-                "streams": {},
-                "todo": tuple(range(len(plan.parts))),
-            }
-        )
-        _clear(plan)
-
-
-def _seam(result: Result) -> Seam:
-    return Seam(first=result.first, following=result.following)
-
-
-def _join(plan: Plan, joined: Sequence[tuple[int, int]]) -> Plan:
-    """The same dump with some parts read as one; only those are to do."""
-    parts: list[Part] = []
-    todo = []
-    ends = dict(joined)
-    number = 0
-    while number < len(plan.parts):
-        last = ends.get(number, number)
-        if last > number:
-            todo.append(len(parts))
-            parts.append(plan.parts[number].to(plan.parts[last]))
-        else:
-            parts.append(plan.parts[number])
-        number = last + 1
-    return plan.model_copy(update={"parts": tuple(parts), "todo": tuple(todo), "templates": "known", "streams": {}})
-
-
-def result_path(plan: Plan, part: Part) -> Path:
-    """Where the result of a part lies; its files in the other folders of scratch have the same stem."""
-    return plan.scratch / "results" / f"{part.file:05d}-{part.start:013d}-{part.end:013d}.json"
-
-
-def read_result(plan: Plan, part: Part) -> Result:
-    """What reading a part gave."""
-    return Result.model_validate_json(result_path(plan, part).read_bytes())
-
-
-def _clear(plan: Plan) -> None:
-    for folder in ("templates", "runs", "results", "progress"):
-        shutil.rmtree(plan.scratch / folder)
-        (plan.scratch / folder).mkdir()
-
-
-STEPS = {"templates": "bytes searched for templates", "text": "bytes extracted"}
+STEPS = {"read": "bytes read", "text": "bytes extracted"}
 """Beginning of the names in the folder `progress` → what is shown."""
 
 
@@ -274,9 +200,11 @@ def _read_count(path: Path) -> int:
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(plan: Plan, results: Sequence[Result], out: Path) -> dict[str, Any]:
+def _write(scratch: Path, out: Path) -> dict[str, Any]:
     """Write the table and dropped.json; return the statistics."""
-    merge = Merge(plan.scratch / "runs", [run for result in results for run in result.runs])
+    readings = read_all(scratch / "read", Reading)
+    extracted = read_all(scratch / "extracted", Extracted)
+    merge = Merge(scratch / "runs", [run for part in extracted for run in part.runs])
     lengths = array("q")
     characters = 0
     sample: list[str] = []
@@ -291,29 +219,34 @@ def _write(plan: Plan, results: Sequence[Result], out: Path) -> dict[str, Any]:
 
     kept = write_parts(rows(), TEXT_SCHEMA, out)
     dropped: Counter[str] = Counter()
-    for result in results:
-        dropped.update(result.dropped)
-    dropped.update({"duplicate_page_id": merge.duplicates})
-    count = write_dropped(out, sum(result.pages for result in results), kept, +dropped)
+    for counts in (*(part.dropped for part in readings), *(part.dropped for part in extracted)):
+        dropped.update(counts)
+    dropped["duplicate_page_id"] += merge.duplicates
+    count = write_dropped(out, sum(part.pages for part in readings), kept, +dropped)
     return {
         **describe_lengths(lengths),
         **count,
         "wikitext_characters_millions": round(characters / 1e6, 6),
         "sample": sample,
-        "parts": len(plan.parts),
-        "streams": sum(result.streams for result in results),
-        "template_pages": sum(result.template_pages for result in results),
-        "unhandled_templates": most_used(results),
+        "parts": len(readings),
+        "streams": sum(part.streams for part in readings),
+        "template_pages": sum(part.template_pages for part in readings),
+        "unhandled_templates": most_used(extracted),
     }
 
 
-def most_used(results: Sequence[Result]) -> list[dict[str, Any]]:
+def read_all(folder: Path, kind: type[Model]) -> list[Model]:
+    """The files of a folder of scratch, in the dump's order."""
+    return [kind.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+
+
+def most_used(parts: Sequence[Extracted]) -> list[dict[str, Any]]:
     """The templates without a rule that were used most in the sample; the example is the first in the dump's order."""
     uses: Counter[str] = Counter()
     pages: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    for result in results:
-        for name, (count, of_pages, example) in result.unhandled.items():
+    for part in parts:
+        for name, (count, of_pages, example) in part.unhandled.items():
             uses[name] += count
             pages[name] += of_pages
             examples.setdefault(name, example)

@@ -1,41 +1,40 @@
 """The Beam pipeline that reads a dump; `pipeline.extraction` plans it and adds it up.
 
-    part of the dump → its template pages                                 templates/  one file per part
-    all of those → redirects and wrappers of the whole dump               templates/rules.json, found.json
-    part of the dump → its articles, ascending by page id                 runs/       mostly one file per part
-                       and what was counted                               results/    one file per part
+    part of the dump → wikitext of its articles                           pages/      one file per part
+                       its templates, and what was counted                templates/, read/
+    all parts        → parts that did not fit together, read again as one
+                       redirects and wrappers of the whole dump           templates/rules.json
+    part             → prose of its articles, ascending by page id        runs/       mostly one file per part
+                       and what was counted                               extracted/
 
-What flows through Beam are numbers of parts; the payload goes through files in a scratch folder that every worker must see,
-as in `pipeline.shards_beam`. A part's result appears by one rename, and names the files that go with it.
+The wikitext waits in files because a template may stand anywhere in a dump, and decompressing twice would cost most of the
+time: zstd is some ten times as fast as bz2. What flows through Beam are numbers and names of parts; the payload goes
+through files in a scratch folder that every worker must see, as in `pipeline.shards_beam`.
 """
 
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import apache_beam as beam
+import pyarrow as pa
 
 from pipeline.common_beam import Counting, pipeline_options, replaced, reported, write_json
 from pipeline.config import WikipediaTextConfig
-from pipeline.dump_parts import (
-    DOUBTFUL,
-    TEMPLATE,
-    Doubtful,
-    Part,
-    PartReader,
-    template_pages,
-    templates_of_streams,
-)
-from pipeline.extraction import SAMPLE_PAGES, Plan, Result, result_path
+from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
+from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
 from pipeline.runs import RunWriter
 from pipeline.template_rules import DumpTemplates, Rules, read_templates, rules_for, to_text, unhandled
 from pipeline.wikipedia import Page
 from pipeline.wikitext import Site, is_disambiguation
 
+TEMPLATE = 10
+"""The namespace of templates, on every wiki."""
 LICENCE = "CC-BY-SA-4.0"
 EXAMPLE_CHARACTERS = 200
 NAME_CHARACTERS = 100
@@ -52,149 +51,206 @@ def run(plan_json: str) -> None:
         build(pipeline, plan)
 
 
-def build(pipeline: beam.Pipeline, plan: Plan) -> None:
-    """Add the transforms to a pipeline."""
-    if plan.templates == "known":
-        numbers = pipeline | "Parts to do" >> beam.Create(plan.todo)
-    else:
-        numbers = (
-            pipeline
-            | "Parts" >> beam.Create(range(len(plan.parts)))
-            | "Spread parts" >> beam.Reshuffle()
-            | "Find templates" >> beam.Map(find_templates, plan)
-            | "All templates" >> beam.GroupByKey()
-            | "Join templates" >> beam.FlatMap(join_templates, plan)
-        )
-    numbers | "Spread parts to do" >> beam.Reshuffle() | "Extract" >> beam.ParDo(Extract(plan))
+def build(pipeline: beam.Pipeline, plan: Plan, extract: "type[Extract] | None" = None) -> None:
+    """Add the transforms to a pipeline; `extract` stands in for Extract in measurements."""
+    (
+        pipeline
+        | "Parts" >> beam.Create(range(len(plan.parts)))
+        | "Spread parts" >> beam.Reshuffle()
+        | "Read" >> beam.Map(read_numbered, plan)
+        | "All parts" >> beam.GroupByKey()
+        | "Settle" >> beam.FlatMap(lambda element: settle(plan))
+        | "Spread pages" >> beam.Reshuffle()
+        | "Extract" >> beam.ParDo((extract or Extract)(plan))
+    )
 
 
-# ── templates ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def find_templates(number: int, plan: Plan) -> tuple[str, int]:
-    """Write templates/PART.jsonl: title and wikitext of the pages of namespace 10 that begin in the part."""
-    part = plan.parts[number]
-    with reported(plan.scratch, plan.out):
-        count = Counting(plan.scratch / "progress" / f"templates-{result_path(plan, part).stem}")
-        site = plan.site(part)
-        if number in plan.streams:
-            pages = templates_of_streams(part.path, plan.streams[number], site)
-        else:
-            pages = template_pages(part, site, plan.templates == "parse", count)
-        with replaced(_template_file(plan, part)) as temporary, temporary.open("w", encoding="utf-8") as file:
-            for page in pages:
-                file.write(json.dumps([page.page_id, page.title, page.text]) + "\n")
-        count(part.end - part.start, final=True)
+def read_numbered(number: int, plan: Plan) -> tuple[str, int]:
+    """Read a part; all get the same key, so that what follows waits for all."""
+    read_part(plan, plan.parts[number])
     return "", number
 
 
-def join_templates(element: tuple[str, Iterable[int]], plan: Plan) -> Iterator[int]:
-    """Write templates/rules.json and found.json from all files; give the numbers of the parts to extract."""
-    found = [0, 0]
+# ── dump → wikitext of articles ──────────────────────────────────────────────────────────────────────────────────────
 
-    def pages() -> Iterator[tuple[str, str]]:
-        for part in plan.parts:
-            with _template_file(plan, part).open(encoding="utf-8") as file:
-                for line in file:
-                    page_id, title, text = json.loads(line)
-                    found[0] += 1
-                    found[1] += page_id
-                    yield title, text
 
+def read_part(plan: Plan, part: Part) -> None:
+    """Write pages/PART-….arrow, the articles that begin in a part, templates/PART.jsonl, its templates, and read/PART.json."""
+    stem = stem_of(part)
+    count = Counting(plan.scratch / "progress" / f"read-{stem}")
+    reader = PartReader(part, plan.site(part))
+    dropped: Counter[str] = Counter()
+    pages = template_pages = 0
+    seam = DOUBTFUL
+    name = f"{stem}-{uuid.uuid4().hex[:8]}.arrow"
+    with (
+        reported(plan.scratch, plan.out),
+        replaced(plan.scratch / "templates" / f"{stem}.jsonl") as temporary,
+        temporary.open("w", encoding="utf-8") as templates,
+        BatchWriter(plan.scratch / "pages" / name) as batches,
+    ):
+        with suppress(Doubtful):
+            for page in reader.pages(count):
+                pages += 1
+                if page.namespace == TEMPLATE:
+                    template_pages += 1
+                    templates.write(json.dumps([page.title, page.text]) + "\n")
+                reason = no_article(page)
+                if reason:
+                    dropped[reason] += 1
+                else:
+                    batches.add(page)
+            seam = Seam(reader.first, reader.following)
+        reading = Reading(
+            part=part,
+            first=seam.first,
+            following=seam.following,
+            pages=pages,
+            dropped=dropped,
+            streams=reader.streams,
+            template_pages=template_pages,
+            batches=name,
+        )
+        write_json(plan.scratch / "read" / f"{stem}.json", reading.plain())
+        count(part.end - part.start, final=True)
+
+
+def no_article(page: Page) -> str:
+    """Why a page is no article, or "": what can be said before its markup is looked at."""
+    if page.namespace != 0:
+        return "other_namespace"
+    if page.redirect is not None:
+        return "redirect"
+    if page.model != "wikitext":
+        return "other_model"
+    if page.deleted:
+        return "deleted"
+    return "" if page.text.strip() else "empty"
+
+
+BATCH_CHARACTERS = 4_000_000
+BATCH_SCHEMA = pa.schema(
+    [
+        pa.field("title", pa.string()),
+        pa.field("page_id", pa.int64()),
+        pa.field("revision_id", pa.int64()),
+        pa.field("timestamp", pa.string()),
+        pa.field("text", pa.string()),
+    ]
+)
+
+
+class BatchWriter:
+    """Writes pages to a file in batches of about 4 million characters."""
+
+    def __init__(self, path: Path) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._size = 0
+        self._open = ExitStack()
+        sink = self._open.enter_context(pa.OSFile(str(path), "wb"))
+        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
+        self._writer = self._open.enter_context(pa.ipc.new_file(sink, BATCH_SCHEMA, options=options))
+
+    def add(self, page: Page) -> None:
+        """Take a page."""
+        self._rows.append({name: getattr(page, name) for name in BATCH_SCHEMA.names})
+        self._size += len(page.text)
+        if self._size >= BATCH_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=BATCH_SCHEMA))
+        self._rows, self._size = [], 0
+
+    def __enter__(self) -> "BatchWriter":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._flush()
+        self._open.close()
+
+
+def settle(plan: Plan) -> Iterator[str]:
+    """When all parts are read: read what did not fit together again as one, write templates/rules.json, give the stems of
+    the parts."""
     with reported(plan.scratch, plan.out):
-        read = read_templates(pages(), plan.site(plan.parts[0]))
-        rules = {"redirects": dict(read.redirects), "wrappers": dict(read.wrappers)}
+        readings = read_all(plan.scratch / "read", Reading)
+        while joined := gaps([r.part for r in readings], [Seam(r.first, r.following) for r in readings]):
+            for first, last in joined:
+                for reading in readings[first : last + 1]:
+                    (plan.scratch / "pages" / reading.batches).unlink()
+                    for folder, suffix in (("read", "json"), ("templates", "jsonl")):
+                        (plan.scratch / folder / f"{stem_of(reading.part)}.{suffix}").unlink()
+                read_part(plan, readings[first].part.to(readings[last].part))
+            readings = read_all(plan.scratch / "read", Reading)
+        templates = read_templates(_template_sources(plan), plan.site(readings[0].part))
+        rules = {"redirects": dict(templates.redirects), "wrappers": dict(templates.wrappers)}
         write_json(plan.scratch / "templates" / "rules.json", rules)
-        write_json(plan.scratch / "templates" / "found.json", found)
-        for part in plan.parts:
-            _template_file(plan, part).unlink()
-    yield from plan.todo
+    yield from (stem_of(reading.part) for reading in readings)
 
 
-def _template_file(plan: Plan, part: Part) -> Path:
-    return plan.scratch / "templates" / f"{result_path(plan, part).stem}.jsonl"
+def _template_sources(plan: Plan) -> Iterator[tuple[str, str]]:
+    for path in sorted((plan.scratch / "templates").glob("*.jsonl")):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                title, text = json.loads(line)
+                yield title, text
 
 
-# ── articles ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── wikitext → text ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Extract(beam.DoFn):
-    """Number of a part → its files in runs/ and results/."""
+    """Stem of a part → its files in runs/ and extracted/."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.templates: DumpTemplates | None = None
 
-    def process(self, number: int) -> Iterator[None]:
+    def process(self, stem: str) -> Iterator[None]:
         """Extract one part."""
         plan = self.plan
         with reported(plan.scratch, plan.out):
             if self.templates is None:
                 held = json.loads((plan.scratch / "templates" / "rules.json").read_text(encoding="utf-8"))
                 self.templates = DumpTemplates(redirects=held["redirects"], wrappers=held["wrappers"])
-            extract_part(plan, plan.parts[number], self.templates)
+            extract_part(plan, stem, self.templates)
         yield from ()
 
 
-def extract_part(plan: Plan, part: Part, templates: DumpTemplates) -> None:
-    """Write the articles that begin in a part, and its result."""
-    site, config = plan.site(part), plan.config
+def extract_part(plan: Plan, stem: str, templates: DumpTemplates) -> None:
+    """Write the articles of a part that was read: runs/STEM-….arrow and extracted/STEM.json."""
+    reading = Reading.model_validate_json((plan.scratch / "read" / f"{stem}.json").read_bytes())
+    site, config = plan.site(reading.part), plan.config
     rules = rules_for(site.language or config.language, getattr(config, "templates", {}), templates)
-    stem = result_path(plan, part).stem
     count = Counting(plan.scratch / "progress" / f"text-{stem}")
-    reader = PartReader(part, site)
+    size = reading.part.end - reading.part.start
     writer = RunWriter(plan.scratch / "runs", f"{stem}-{uuid.uuid4().hex[:8]}")
     without_rule = _WithoutRule(rules)
     dropped: Counter[str] = Counter()
-    pages = template_pages = template_ids = 0
-    doubtful = False
-    try:
-        for page in reader.pages(count):
-            pages += 1
-            if page.namespace == TEMPLATE:
-                template_pages += 1
-                template_ids += page.page_id
-            reason, text = article(page, site, rules)
-            if reason:
-                dropped[reason] += 1
-                continue
-            writer.add(_row(page, text, site, config))
-            if page.page_id % SAMPLE_PAGES == 0:
-                without_rule.look(page.text)
-    except Doubtful:
-        doubtful = True
+    with pa.OSFile(str(plan.scratch / "pages" / reading.batches), "rb") as source, pa.ipc.open_file(source) as file:
+        for number in range(file.num_record_batches):
+            for page in file.get_batch(number).to_pylist():
+                reason, text = prose(page["text"], page["title"], site, rules)
+                if reason:
+                    dropped[reason] += 1
+                    continue
+                writer.add(_row(page, text, site, config))
+                if page["page_id"] % SAMPLE_PAGES == 0:
+                    without_rule.look(page["text"])
+            count(size * (number + 1) // file.num_record_batches)
     runs = writer.close()
     dropped["duplicate_page_id"] += writer.duplicates
-    result = Result(
-        first=DOUBTFUL.first if doubtful else reader.first,
-        following=None if doubtful else reader.following,
-        pages=pages,
-        dropped=+dropped,
-        runs=tuple(runs),
-        streams=reader.streams,
-        template_pages=template_pages,
-        template_ids=template_ids,
-        unhandled=without_rule.found,
-    )
-    write_json(result_path(plan, part), result.plain())
-    count(part.end - part.start, final=True)
+    extracted = Extracted(dropped=+dropped, runs=tuple(runs), unhandled=without_rule.found)
+    write_json(plan.scratch / "extracted" / f"{stem}.json", extracted.plain())
+    count(size, final=True)
 
 
-def article(page: Page, site: Site, rules: Rules) -> tuple[str, str]:
-    """(why the page is dropped, or "", its prose)"""
-    if page.namespace != 0:
-        return "other_namespace", ""
-    if page.redirect is not None:
-        return "redirect", ""
-    if page.model != "wikitext":
-        return "other_model", ""
-    if page.deleted:
-        return "deleted", ""
-    if not page.text.strip():
-        return "empty", ""
-    if is_disambiguation(page.text, site, page.title):
+def prose(wikitext: str, title: str, site: Site, rules: Rules) -> tuple[str, str]:
+    """(why the article is dropped, or "", its prose)"""
+    if is_disambiguation(wikitext, site, title):
         return "disambiguation", ""
-    text = to_text(page.text, site, rules)
+    text = to_text(wikitext, site, rules)
     return ("" if text else "no_prose"), text
 
 
@@ -216,20 +272,20 @@ class _WithoutRule:
             on_page.add(short)
 
 
-def _row(page: Page, text: str, site: Site, config: WikipediaTextConfig) -> dict[str, Any]:
+def _row(page: dict[str, Any], text: str, site: Site, config: WikipediaTextConfig) -> dict[str, Any]:
     address = site.base.rpartition("/")[0]
     return {
-        "doc_id": f"{site.name or config.source}:{page.page_id}",
+        "doc_id": f"{site.name or config.source}:{page['page_id']}",
         "source": config.source,
-        "title": page.title,
-        "url": f"{address}/{quote(page.title.replace(' ', '_'), safe=_URL_SAFE)}" if address else None,
-        "revision_id": str(page.revision_id) if page.revision_id is not None else None,
+        "title": page["title"],
+        "url": f"{address}/{quote(page['title'].replace(' ', '_'), safe=_URL_SAFE)}" if address else None,
+        "revision_id": str(page["revision_id"]) if page["revision_id"] is not None else None,
         "language": config.language,
         "licence": config.licence or LICENCE,
-        "date": page.timestamp[:10] or None,
+        "date": page["timestamp"][:10] or None,
         "text": text,
-        "page_id": page.page_id,
-        "wikitext_characters": len(page.text),
+        "page_id": page["page_id"],
+        "wikitext_characters": len(page["text"]),
     }
 
 

@@ -16,16 +16,12 @@ from pipeline.dump_parts import (
     Seam,
     cut,
     gaps,
-    index_of,
-    template_pages,
-    template_streams,
-    templates_of_streams,
 )
 from pipeline.errors import SourceError
 from pipeline.wikipedia import read_pages, read_site
 from pipeline.wikitext import Site
 from tests.conftest import shared
-from tests.pipeline.dumps import dump, index, multistream, page, write
+from tests.pipeline.dumps import dump, multistream, page, write
 from tests.pipeline.test_bz2_blocks import FALSE_BLOCKS, FALSE_STREAMS
 
 
@@ -82,8 +78,6 @@ def test_parts_together_hold_every_page_once(tmp_path, monkeypatch, packing, num
     found, seams = read(parts, site)
     assert found == list(read_pages(path))
     assert gaps(parts, seams) == []
-    templates = [p for part in parts for p in template_pages(part, site, parse=False)]
-    assert templates == [p for p in found if p.namespace == 10] and templates
 
 
 def test_streams_of_three_bytes_cut_every_tag(tmp_path, monkeypatch):
@@ -180,60 +174,16 @@ def test_damage_anywhere_is_named_with_the_last_whole_page(tmp_path, monkeypatch
     with pytest.raises(SourceError):
         before.extend(p.title for p in read_pages(path))
     small_parts(monkeypatch, 9)
-    site = Site()
-    for look in (lambda part: PartReader(part, site).pages(), lambda part: template_pages(part, site, parse=False)):
-        with pytest.raises(
-            SourceError, match=r"dump\.xml\.bz2: .*byte [\d,]+.*(last whole page|no whole page)"
-        ) as raised:
-            for part in cut([path]):
-                list(look(part))
-        said = str(raised.value)
-        named = int(said.rpartition("(id ")[2].partition(")")[0]) if "(id" in said else 0
-        assert named == len(before)
-
-
-# ── index ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def titles():
-    return [(number, part.partition("</title>")[0]) for number, part in enumerate(XML.decode().split("<title>")[1:], 1)]
-
-
-def test_an_index_names_the_streams_with_templates(tmp_path):
-    streams = multistream(XML, 20)
-    path = write(tmp_path, b"".join(streams), "w-multistream.xml.bz2")
-    listed = write(tmp_path, bz2.compress(index(streams, titles(), 20)), "w-multistream-index.txt.bz2")
-    site = read_site(path)
-    assert index_of(path, [listed]) == listed
-    found = template_streams(listed, path.stat().st_size, site)
-    assert 0 < len(found) < len(streams) - 2
-    assert list(templates_of_streams(path, found, site)) == [p for p in read_pages(path) if p.namespace == 10]
-
-
-@pytest.mark.parametrize(
-    ("name", "listed"),
-    [
-        ("enwiki-20220720-pages-articles-multistream.xml.bz2", "enwiki-20220720-pages-articles-multistream-index.txt.bz2"),
-        ("e-multistream1.xml-p1p41242.bz2", "e-multistream-index1.txt-p1p41242.bz2"),
-        ("e-multistream.xml.bz2", "e-multistream-index.txt"),
-    ],
-)  # fmt: skip
-def test_names_of_indexes(tmp_path, name, listed):
-    others = [tmp_path / "e-multistream-index9.txt.bz2", tmp_path / listed]
-    assert index_of(tmp_path / name, others) == tmp_path / listed
-    assert index_of(tmp_path / name, others[:1]) is None
-
-
-@pytest.mark.parametrize("data", [b"", b"no index\n", b"5:1:A\n3:2:B\n", b"99999999:1:A\n", b"BZh9garbage", b"x:1:A\n"])
-def test_what_is_no_index_of_this_file(tmp_path, data):
-    assert template_streams(write(tmp_path, data, "i.txt"), 1000, read_site(write(tmp_path, XML))) is None
+    with pytest.raises(SourceError, match=r"dump\.xml\.bz2: .*byte [\d,]+.*(last whole page|no whole page)") as raised:
+        for part in cut([path]):
+            list(PartReader(part, Site()).pages())
+    said = str(raised.value)
+    named = int(said.rpartition("(id ")[2].partition(")")[0]) if "(id" in said else 0
+    assert named == len(before)
 
 
 def test_a_real_multistream_dump_and_its_index(monkeypatch):
     path = shared("data/wikipedia/enwiktionary-20150224-pages-articles-multistream.xml.bz2")
-    listed = shared("data/wikipedia/enwiktionary-20150224-pages-articles-multistream-index.txt.bz2")
-    assert index_of(path, [listed]) == listed
-    assert template_streams(listed, path.stat().st_size, read_site(path)) == []
     small_parts(monkeypatch, 12)
     parts = cut([path])
     found, seams = read(parts, read_site(path))
