@@ -85,7 +85,8 @@ def speed(source: Path, scratch: Path, copies: int, rounds: int, workers: int, s
     """Print the table of speeds."""
     folder = made(source, scratch / "dump", copies, single)
     (scratch / "empty").mkdir()
-    (scratch / "empty" / "empty.xml").write_text("<mediawiki></mediawiki>")
+    for number in range(workers):
+        (scratch / "empty" / f"empty{number}.xml").write_text("<mediawiki></mediawiki>")
     path = folder / "bench-pages-articles.xml.bz2"
     megabytes = xml_bytes(path) / 1e6
     print(f"{path.stat().st_size / 1e6:.1f} MB of .bz2, {megabytes:.1f} MB of XML, {rounds} rounds in turns")
