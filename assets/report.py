@@ -9,6 +9,9 @@ from assets.asset import Metadata, Wiring
 from assets.shown import numbers, rows
 from pipeline.store import Record
 
+COLUMNS = ("task", "part", "metric", "score", "published", "difference", "untrained", "tfidf", "majority")
+"""Before all others."""
+
 
 def metadata(record: Record, folder: Path) -> Metadata:
     """The report itself, its table of tasks, and the file to open."""
@@ -17,7 +20,7 @@ def metadata(record: Record, folder: Path) -> Metadata:
     text = (folder / "report.md").read_text(encoding="utf-8")
     return {
         **numbers(statistics),
-        **({"tasks": rows(table)} if table else {}),
+        **({"tasks": rows(table, COLUMNS)} if table else {}),
         "report": dg.MetadataValue.md(re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)),
         "html": dg.MetadataValue.path(str(folder / "report.html")),
     }

@@ -35,9 +35,9 @@ def tables(statistics: Mapping[str, Any]) -> dict[str, dg.TableMetadataValue]:
     }
 
 
-def rows(table: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
-    """Rows as a table; every row has the columns of the first."""
-    columns = list(table[0]) if table else []
+def rows(table: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> dg.TableMetadataValue:
+    """Rows as a table; every row has the columns of the first row, those named in `first` before the others."""
+    columns = sorted(table[0], key=lambda name: first.index(name) if name in first else len(first)) if table else []
     return dg.MetadataValue.table([dg.TableRecord({c: _cell(row.get(c)) for c in columns}) for row in table])
 
 
@@ -79,26 +79,31 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     statistics = record.body["statistics"]
-    lengths: list[int] = []
     sample: list[dict[str, Any]] = []
     for part in sorted(folder.glob("*.parquet")):
-        for batch in pq.ParquetFile(part).iter_batches(columns=["doc_id", "title", "text"], batch_size=1000):
-            texts = batch.column("text").to_pylist()
-            lengths += [len(text) for text in texts]
-            for row, text in zip(batch.select(["doc_id", "title"]).to_pylist(), texts, strict=True):
-                if len(sample) < 5:
+        with pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(batch_size=5 - len(sample), columns=["doc_id", "title", "text"]):
+                for row in batch.to_pylist():
+                    text = row.pop("text")
                     sample.append({**row, "characters": len(text), "begins": text[:80]})
+                break
+        if len(sample) >= 5:
+            break
+    histogram = statistics.get("length_histogram") or []
 
     def draw(axes: Any) -> None:
-        from math import log10
-
-        bins = [10 ** (x / 8) for x in range(int(8 * log10(max(min(lengths), 1))), int(8 * log10(max(lengths))) + 2)]
-        axes.hist(lengths, bins=bins)
+        starts, ends, counted = zip(*histogram, strict=True)
+        widths = [end - start for start, end in zip(starts, ends, strict=True)]
+        axes.bar(starts, counted, widths, align="edge", edgecolor="white", linewidth=0.5)
         axes.set_xscale("log")
         axes.set_xlabel("characters per document")
         axes.set_ylabel("documents")
 
-    shown = {"dagster/row_count": len(lengths), **numbers(statistics), **tables(statistics), **schema(folder)}
-    if lengths:
-        shown |= {"sample": rows(sample), "lengths": plot(draw, "Length of documents")}
-    return shown
+    return {
+        "dagster/row_count": statistics["row_count"],
+        **numbers(statistics),
+        **tables(statistics),
+        **schema(folder),
+        **({"sample": rows(sample)} if sample else {}),
+        **({"lengths": plot(draw, "Length of documents")} if histogram else {}),
+    }

@@ -10,6 +10,7 @@ Dagster, and every decision is made from records, manifests and pointers.
 
 import getpass
 import platform
+import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -299,7 +300,7 @@ def settle(store: Store, need: Need) -> Record:
     body = dict(answer.body)
     if body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
         folder = store.folder(node.stage.name, answer.version, references=references_of(node))
-        body["validation"] = _validate(node, folder, body["statistics"])
+        body["validation"] = _validate(store, node, folder, body["statistics"], need.inputs)
     now = _now()
     same_asset = answer.recipe == node.recipe and answer.asset == node.name
     body |= {
@@ -385,7 +386,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
             "asked": dict(need.asked),
             "inputs": _digests(need.inputs),
             "statistics": statistics,
-            "validation": _validate(node, staged, statistics),
+            "validation": _validate(store, node, staged, statistics, need.inputs),
             "waivers": [],
             "reused": None,
             "forced": forced,
@@ -425,9 +426,48 @@ def _reproducible(store: Store, need: Need, staged: Path) -> dict[str, Any]:
     }
 
 
-def _validate(node: Node, folder: Path, statistics: Mapping[str, Any]) -> dict[str, Any]:
-    results = suites.validate(node.stage.name, folder, node.config, statistics)
+def _validate(
+    store: Store, node: Node, folder: Path, statistics: Mapping[str, Any], inputs: Mapping[str, Record]
+) -> dict[str, Any]:
+    older = _older(store, node, _dump_date(statistics, inputs))
+    results = suites.validate(node.stage.name, folder, node.config, {**statistics, **older})
     return {"suite_digest": suites.suite_digest(node.stage.name), "results": [r.plain() for r in results]}
+
+
+_DATED = re.compile(r"-(\d{4}-?\d{2}-?\d{2})[-.]")
+
+
+def _dump_date(statistics: Mapping[str, Any], inputs: Mapping[str, Record]) -> str:
+    """The date of the dump that something is made of, YYYYMMDD: told by the site, or by its first file's name; else ""."""
+    for told in (statistics, *(record.body["statistics"] for record in inputs.values())):
+        named = (
+            _DATED.search(str((told.get("files") or [{}])[0].get("name")))
+            if isinstance(told.get("files"), list)
+            else None
+        )
+        date = told.get("dump_date") or (named.group(1) if named else "")
+        if date:
+            return str(date).replace("-", "")
+    return ""
+
+
+def _older(store: Store, node: Node, date: str) -> dict[str, Any]:
+    """What this asset was, of the same configuration, for the newest dump before this date: "smaller than before" means
+    that one, and not what was made last, so that an old dump is not measured against a new one."""
+    config = _resolve(node.config, defaults=True)
+    found = []
+    for digest in store.history(node.recipe, node.name) if date else ():
+        body = store.record(digest).body
+        inputs = {name: store.record(each) for name, each in body["inputs"].items()}
+        before = _dump_date(body["statistics"], inputs)
+        if before and before < date and _but_origin(body["config"]) == _but_origin(config):
+            found.append({**body["statistics"], "date": before})
+    return {suites.OLDER: max(found, key=lambda each: str(each["date"]))} if found else {}
+
+
+def _but_origin(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without where its files come from: that holds the dump itself."""
+    return {name: value for name, value in config.items() if name != "from"}
 
 
 def references_of(node: Node) -> Path | None:

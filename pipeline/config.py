@@ -112,6 +112,9 @@ class Source(Frozen):
     """SPDX identifier or a few words; kept with every document. Wikipedia: CC-BY-SA-4.0 unless said otherwise."""
     columns: Columns | None = None
     """for tables (.tab): which columns hold what"""
+    templates: str = ""
+    """kind wikipedia: a TOML file of rules for templates (docs/templates.md); a relative path starts at the recipe's
+    folder"""
 
 
 class Corpus(Frozen):
@@ -323,6 +326,8 @@ class WikipediaTextConfig(Frozen):
     source: Name
     language: str = "en"
     licence: str = ""
+    templates: dict[str, tuple[str, ...]] = {}
+    """the user's own rules for templates, {rule: names}: by value, so that they enter the key by content"""
 
 
 class BooksTextConfig(Frozen):

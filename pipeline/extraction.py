@@ -31,7 +31,7 @@ from pipeline.wikitext import Site
 STAGE = Stage(
     name="wikipedia_text",
     function="pipeline.extraction:extract_text",
-    version="2",
+    version="3",
     sources=(
         "pipeline/extraction.py",
         "pipeline/extraction_beam.py",
@@ -41,7 +41,7 @@ STAGE = Stage(
         "pipeline/runs.py",
         "pipeline/wikipedia.py",
         "pipeline/wikitext*.py",
-        "pipeline/template_rules.py",
+        "pipeline/templates/*.toml",
         "pipeline/schemas.py",
     ),
 )

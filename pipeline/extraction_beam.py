@@ -17,6 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,9 +30,9 @@ from pipeline.config import WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
 from pipeline.runs import RunWriter
-from pipeline.template_rules import DumpTemplates, Rules, read_templates, rules_for, to_text, unhandled
 from pipeline.wikipedia import Page
-from pipeline.wikitext import Site, is_disambiguation
+from pipeline.wikitext import Site, is_disambiguation, to_text
+from pipeline.wikitext_templates import DumpTemplates, Rules, read_templates, rules_for, unhandled
 
 TEMPLATE = 10
 """The namespace of templates, on every wiki."""
@@ -183,7 +184,8 @@ def settle(plan: Plan) -> Iterator[str]:
                         (plan.scratch / folder / f"{stem_of(reading.part)}.{suffix}").unlink()
                 read_part(plan, readings[first].part.to(readings[last].part))
             readings = read_all(plan.scratch / "read", Reading)
-        templates = read_templates(_template_sources(plan), plan.site(readings[0].part))
+        site = plan.site(readings[0].part)
+        templates = read_templates(_template_sources(plan), _spoken(site, plan.config), plan.config.templates)
         rules = {"redirects": dict(templates.redirects), "wrappers": dict(templates.wrappers)}
         write_json(plan.scratch / "templates" / "rules.json", rules)
     yield from (stem_of(reading.part) for reading in readings)
@@ -205,24 +207,30 @@ class Extract(beam.DoFn):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.templates: DumpTemplates | None = None
+        self.rules: dict[str, Rules] = {}  # by language
 
     def process(self, stem: str) -> Iterator[None]:
         """Extract one part."""
         plan = self.plan
         with reported(plan.scratch, plan.out):
-            if self.templates is None:
+            reading = Reading.model_validate_json((plan.scratch / "read" / f"{stem}.json").read_bytes())
+            site = _spoken(plan.site(reading.part), plan.config)
+            if site.language not in self.rules:
                 held = json.loads((plan.scratch / "templates" / "rules.json").read_text(encoding="utf-8"))
-                self.templates = DumpTemplates(redirects=held["redirects"], wrappers=held["wrappers"])
-            extract_part(plan, stem, self.templates)
+                dump = DumpTemplates(redirects=held["redirects"], wrappers=held["wrappers"])
+                self.rules[site.language] = rules_for(site.language, plan.config.templates, dump)
+            extract_part(plan, reading, site, self.rules[site.language])
         yield from ()
 
 
-def extract_part(plan: Plan, stem: str, templates: DumpTemplates) -> None:
+def _spoken(site: Site, config: WikipediaTextConfig) -> Site:
+    """The site, with the recipe's language where the dump names none."""
+    return site if site.language else replace(site, language=config.language)
+
+
+def extract_part(plan: Plan, reading: Reading, site: Site, rules: Rules) -> None:
     """Write the articles of a part that was read: runs/STEM-….arrow and extracted/STEM.json."""
-    reading = Reading.model_validate_json((plan.scratch / "read" / f"{stem}.json").read_bytes())
-    site, config = plan.site(reading.part), plan.config
-    rules = rules_for(site.language or config.language, getattr(config, "templates", {}), templates)
+    stem = stem_of(reading.part)
     count = Counting(plan.scratch / "progress" / f"text-{stem}")
     size = reading.part.end - reading.part.start
     writer = RunWriter(plan.scratch / "runs", f"{stem}-{uuid.uuid4().hex[:8]}")
@@ -235,7 +243,7 @@ def extract_part(plan: Plan, stem: str, templates: DumpTemplates) -> None:
                 if reason:
                     dropped[reason] += 1
                     continue
-                writer.add(_row(page, text, site, config))
+                writer.add(_row(page, text, site, plan.config))
                 if page["page_id"] % SAMPLE_PAGES == 0:
                     without_rule.look(page["text"])
             count(size * (number + 1) // file.num_record_batches)

@@ -49,6 +49,7 @@ from pipeline.config import (
 )
 from pipeline.errors import RecipeError
 from pipeline.stage import ROOT
+from pipeline.wikitext_tables import read_rules
 from pipeline.yamlfile import KeyPath, Node
 
 BUILT_IN_TASKS = (
@@ -74,6 +75,8 @@ class Recipe(Frozen):
     pretraining: Pretraining
     finetuning: Finetuning = Finetuning()
     _path: Path = PrivateAttr(default=Path())
+    _templates: dict[str, dict[str, tuple[str, ...]]] = PrivateAttr(default_factory=dict)
+    """source → the rules of its file `templates`"""
 
     @property
     def path(self) -> Path:
@@ -123,7 +126,15 @@ class Recipe(Frozen):
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
                 licence = source.licence or _WIKIPEDIA_LICENCE
-                yield f"{name}_text", WikipediaTextConfig(source=name, language=source.language, licence=licence)
+                yield (
+                    f"{name}_text",
+                    WikipediaTextConfig(
+                        source=name,
+                        language=source.language,
+                        licence=licence,
+                        templates=self._templates.get(name, {}),
+                    ),
+                )
             else:
                 yield f"{name}_files", files
                 yield (
@@ -333,9 +344,28 @@ def _recipe(name: str, tree: Node, file: Path) -> Recipe:
         if recipe.name != name:
             todo = f"Write `name: {name}`, or rename the file."
             problems.insert(0, _problem(tree, ("name",), f"is not the file's name {name}", recipe.name, todo))
+        problems += _read_templates(recipe, tree)
     if problems or recipe is None:
         raise _refusal(problems)
     return recipe
+
+
+def _read_templates(recipe: Recipe, tree: Node) -> Iterator[tuple[str, str]]:
+    """Read the files of template rules that the sources name into the recipe; (what is wrong, what to do) of each."""
+    for name, source in recipe.corpus.sources.items():
+        if not source.templates or source.kind != "wikipedia":
+            continue
+        file = Path(source.templates)
+        if not file.is_file():
+            at = ("corpus", "sources", name, "templates")
+            yield _problem(
+                tree, at, "there is no such file", yamlfile.shown(file), "Correct the path, or put the file there."
+            )
+            continue
+        try:
+            recipe._templates[name] = read_rules(file, yamlfile.shown(file))
+        except RecipeError as error:
+            yield error.what, error.todo
 
 
 # ── what can't be ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -360,6 +390,8 @@ def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyP
             yield (*at, "from"), "a wiki's dump is no source of kind books", None, "Write kind: wikipedia."
         if source.kind == "wikipedia" and source.columns:
             yield (*at, "columns"), "a source of kind wikipedia has no columns", None, "Remove the key."
+        if source.kind == "books" and source.templates:
+            yield (*at, "templates"), "a source of kind books has no templates", None, "Remove the key."
 
 
 def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:

@@ -157,6 +157,8 @@ def count_rows(folder: Path) -> int:
     return rows
 
 
+BINS_PER_DECADE = 8
+"""Of the histogram of lengths: a bin is about a third wider than the one before."""
 CHARACTERS_PER_TOKEN = 4.45
 """English prose in a vocabulary of 30,522; other languages differ (Chinese and Japanese come near 1)."""
 
@@ -173,7 +175,18 @@ def describe_lengths(lengths: Sequence[int]) -> dict[str, Any]:
         "length_percentiles": {name: round(float(np.percentile(sizes, p))) for name, p in percentiles.items()}
         if len(sizes)
         else {},
+        "length_histogram": _histogram(sizes),
     }
+
+
+def _histogram(sizes: np.ndarray) -> list[list[int]]:
+    """[[characters from, characters below, documents]] in bins of equal width on a logarithmic scale."""
+    if not len(sizes):
+        return []
+    bins = np.floor(np.log10(np.maximum(sizes, 1)) * BINS_PER_DECADE).astype(int)
+    edges = [round(10 ** (each / BINS_PER_DECADE)) for each in range(bins.min(), bins.max() + 2)]
+    counts = np.bincount(bins - bins.min())
+    return [[a, b, int(count)] for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)]
 
 
 def write_dropped(out: Path, read: int, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:

@@ -18,6 +18,9 @@ Severity = Literal["critical", "warning"]
 NOT_RUN = "not_run.json"
 """A folder that holds this file has no data: a task whose files were never there."""
 PRESENT = "data_present"
+OLDER = "older"
+"""In the statistics that a suite gets: what to compare with, {"date", and the statistics of the artifact made of the dump
+before this one}; absent where there is none."""
 DOES_NOT_APPLY = "does not apply"
 """Stands for a metric that the configuration leaves nothing to measure for; its check passes."""
 
@@ -127,6 +130,14 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_NOT_MUCH_SMALLER = _between(
+    "not_much_smaller",
+    "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
+    "shrinkage",
+    None,
+    0.1,
+    shows=("older",),
+)
 _PRESENT = _between(
     PRESENT, "The task's files are there; without them its cell in the report is empty.", PRESENT, 1, 1, "warning"
 )
@@ -137,13 +148,22 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_files", "There is at least one file.", "files"),
             _none("files_not_empty", "No file is empty.", "empty_files"),
             _none("files_are_what_they_say", "A .bz2, .gz, .zip or .whl begins as one.", "wrong_formats"),
+            _NOT_MUCH_SMALLER,
         )
     ),
     "wikipedia_text": Suite(
         (
             *_TEXT,
             _none("in_page_order", "Documents stand by page_id as a number.", "out_of_order"),
-            _at_most("markup_gone", "Hardly any document still holds [[, ]], {{ or }}.", "markup_share", 0.02),
+            _at_most(
+                "markup_gone",
+                "Markup left in the text, per MB: more is a broken extractor.",
+                "markup_per_mb",
+                50,
+                "critical",
+            ),
+            _at_most("markup_rare", "Hardly any markup is left in the text, per MB.", "markup_per_mb", 2),
+            _NOT_MUCH_SMALLER,
         )
     ),
     "books_text": Suite(_TEXT),

@@ -14,14 +14,15 @@ What is removed leaves a HOLE, one character, and white space and punctuation ar
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from html.entities import html5
 from itertools import pairwise
 
 from pipeline import wikitext_names as words
-from pipeline.wikitext_templates import HIDE, SHOW, expand
+from pipeline.wikitext_functions import HIDE, SHOW
+from pipeline.wikitext_templates import Rules, rules_for
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ def _names(site: Site | None) -> _Names:
     )
 
 
-def to_text(wikitext: str, site: Site | None = None) -> str:
+def to_text(wikitext: str, site: Site | None = None, rules: Rules | None = None) -> str:
     """The prose of a page, paragraphs separated by one blank line; "" for redirects and disambiguation pages.
 
-    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. Never
-    raises, takes time linear in the length of the page.
+    `site` names the wiki's namespaces and language; without it, or where it is wrong, all known languages count. `rules`
+    say what templates show; without them, those of the site's language. Never raises, takes time linear in the length of
+    the page.
     """
     if is_redirect(wikitext) or is_disambiguation(wikitext, site):
         return ""
@@ -81,13 +83,23 @@ def to_text(wikitext: str, site: Site | None = None) -> str:
     text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
     if _FORBIDDEN.search(text):
         text = text.translate(_CONTROLS | _STAND_INS)
-    text = _cut_tags(text)
-    text = _cut_nested(text, names)
-    if "-{" in text:
-        text = _choose_variants(text)
-    if "<" in text:
-        text = _cut_html_blocks(_INCLUDE_TAG.sub("", text))
-    return _inline("\n\n".join(_paragraphs(text)))
+    return _scanner()(text, names, rules or rules_for(names.language))
+
+
+@cache
+def _scanner() -> Callable[[str, _Names, Rules], str]:
+    """The compiled twin of `prose` where it was built, which needed a C compiler; else `prose` itself."""
+    try:
+        from pipeline.wikitext_scan import prose as compiled
+    except ImportError:
+        return prose
+    return compiled
+
+
+def prose(text: str, names: _Names, rules: Rules) -> str:
+    """Markup, with its line breaks and characters made plain, → prose."""
+    text = _cut_blocks(_cut_nested(_cut_tags(text), names, rules))
+    return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
 
 
 _REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[([^\[\]|#{{}}\n]*)", re.I)
@@ -117,6 +129,7 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s*([^\[\]{}|<\n]{2,80})")
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
 
+_TAGS_CASE = re.I | re.A  # names of tags are ASCII, and ſ is no s
 _FORMULAS = frozenset({"math", "chem", "ce"})
 _CODE = frozenset({"syntaxhighlight", "source"})
 _DROPPED = (
@@ -125,7 +138,9 @@ _DROPPED = (
     "languages|noeditsection|seo|listing|see|do|buy|eat|drink|sleep|video|audio|img|svg|canvas|iframe|title|"
     "abstract|randomimage|ruby-rt|rt|rp"
 )
-_OPAQUE = re.compile(rf"<(?:!--|(nowiki|math|chem|ce|syntaxhighlight|source|{_DROPPED})(?=[\s/>]))", re.I)
+_OPAQUE_KEPT = ("nowiki", *sorted(_FORMULAS), *sorted(_CODE))
+_OPAQUE_NAMES = (*_OPAQUE_KEPT, *_DROPPED.split("|"))
+_OPAQUE = re.compile(rf"<(?:!--|({'|'.join(_OPAQUE_NAMES)})(?=[\s/>]))", _TAGS_CASE)
 _TAG_END = re.compile(r"""[^<>"]*(?:"[^"<\n]*"[^<>"]*)*>""")
 _PLAIN_FORMULA = re.compile(r"[^\\{}^_$]{1,12}")
 
@@ -168,7 +183,7 @@ def _cut_tags(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _closer(name: str) -> re.Pattern[str]:
-    return re.compile(rf"</{name}\s*>", re.I)
+    return re.compile(rf"</{name}\s*>", _TAGS_CASE)
 
 
 def _closing_tag(text: str, name: str, inside: int, closing: dict[str, tuple[int, int]]) -> tuple[int, int]:
@@ -194,7 +209,7 @@ def _closing_tag(text: str, name: str, inside: int, closing: dict[str, tuple[int
     return (start, end) if start >= 0 else (-1, inside)
 
 
-_OPEN_REF = re.compile(r"<ref(?:\s[^<>/]*)?>", re.I)
+_OPEN_REF = re.compile(r"<ref(?:\s[^<>/]*)?>", _TAGS_CASE)
 
 
 def _opaque(name: str, attributes: str, content: str) -> str:
@@ -216,9 +231,10 @@ _NESTING = re.compile(
     r"|\[\[+|\]\]+|\{\{+|\}\}+"
 )
 _LINK, _BRACES = 0, 1
+_LONGEST_PREFIX = 40
 
 
-def _cut_nested(text: str, names: _Names) -> str:
+def _cut_nested(text: str, names: _Names, rules: Rules) -> str:
     """Resolve templates, parameters and links, innermost first.
 
     A closer matches the nearest opener of its kind; openers between that were never closed become plain text. A link
@@ -236,7 +252,7 @@ def _cut_nested(text: str, names: _Names) -> str:
         at = end
         simple = token.lastindex
         if simple == 3:
-            out.append(expand(token.group(3)) or HOLE)
+            out.append(rules.expand(token.group(3)) or HOLE)
             continue
         if simple:
             target, label = token.group(1, 2)
@@ -283,7 +299,7 @@ def _cut_nested(text: str, names: _Names) -> str:
                 used = 3 if opened >= 3 and count >= 3 else 2
                 content = "".join(out[index:])
                 del out[index:]
-                value = _parameter(content) if used == 3 else expand(content)
+                value = _parameter(content) if used == 3 else rules.expand(content)
                 count -= used
                 opened -= used
                 out.append("{" if opened == 1 else "")
@@ -296,10 +312,25 @@ def _cut_nested(text: str, names: _Names) -> str:
                 out.append("}")
     out.append(text[at:])
     for kind, index, _ in stack:
-        following = next((part for part in out[index + 1 : index + 4] if part), "")
-        if kind == _BRACES or following.partition(":")[0].strip().lower() in names.file:
+        following = _following(out, index)
+        if kind == _BRACES or _is_file(following, names):
             out[index] = _CUT
     return "".join(out)
+
+
+def _following(out: list[str], index: int) -> str:
+    """The first characters after a placeholder: enough for the name of a namespace."""
+    gathered = ""
+    for part in out[index + 1 :]:
+        gathered += part
+        if len(gathered) >= _LONGEST_PREFIX:
+            break
+    return gathered[:_LONGEST_PREFIX]
+
+
+def _is_file(following: str, names: _Names) -> bool:
+    """Whether a link that begins so is one to a file."""
+    return following.partition(":")[0].strip().lower() in names.file
 
 
 def _parameter(content: str) -> str:
@@ -334,6 +365,8 @@ def _link(content: str, names: _Names) -> str:
                 return HOLE
         if lower in words.MEDIA and not bar:
             return HOLE
+        if shown and (lower in names.category or lower in names.file):
+            target, colon = rest.strip(), ""  # "see [[:Category:Composers]]" names the composers
         if (lower in words.INTERWIKI or prefix in words.LANGUAGES) and not label.strip():
             target = rest.strip(": ")
             while target.partition(":")[0] in words.LANGUAGES and ":" in target:
@@ -413,7 +446,17 @@ _VARIANTS = frozenset(
 
 # ── HTML blocks, lines, paragraphs ───────────────────────────────────────────────────────────────────────────────────
 
-_HTML_BLOCK = re.compile(r"<(/?)(?:table|ul|ol|dl|h[1-6]|figure|noscript)\b[^<>]*>", re.I)
+_BLOCKS = ("table", "ul", "ol", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "figure", "noscript")
+_INCLUDES = ("noinclude", "onlyinclude")
+_BLOCK_NAMES = (*_BLOCKS, *_INCLUDES)
+_HTML_BLOCK = re.compile(rf"<(/?)(?:{'|'.join(_BLOCKS)})\b[^<>]*>", _TAGS_CASE)
+
+
+def _cut_blocks(text: str) -> str:
+    """Choose language variants; cut tables, lists and headings written as HTML."""
+    if "-{" in text:
+        text = _choose_variants(text)
+    return _cut_html_blocks(_INCLUDE_TAG.sub("", text)) if "<" in text else text
 
 
 def _cut_html_blocks(text: str) -> str:
@@ -438,8 +481,9 @@ def _cut_html_blocks(text: str) -> str:
     return "".join(out)
 
 
-_INCLUDE_TAG = re.compile(r"</?(?:noinclude|onlyinclude)\b[^<>]*>", re.I)
-_BREAK_TAG = re.compile(r"</?(?:div|p|blockquote|center|section|article|li|dd|dt|hr)\b[^<>]*>", re.I)
+_INCLUDE_TAG = re.compile(rf"</?(?:{'|'.join(_INCLUDES)})\b[^<>]*>", _TAGS_CASE)
+_BREAK_NAMES = ("div", "p", "blockquote", "center", "section", "article", "li", "dd", "dt", "hr")
+_BREAK_TAG = re.compile(rf"</?(?:{'|'.join(_BREAK_NAMES)})\b[^<>]*>", _TAGS_CASE)
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -534,6 +578,7 @@ def _join(lines: list[str]) -> str:
 
 
 _QUOTES = re.compile("'{2,}")
+_LONG_QUOTES = re.compile("'{4,}")
 
 
 def _apostrophes(line: str) -> str:
@@ -573,43 +618,47 @@ _TAGS = (
     "small|span|strike|strong|sub|sup|table|tbody|td|tfoot|th|thead|time|tr|translate|tt|tvar|u|ul|var|wbr|ref|gallery|"
     "math|chem|ce|pre|poem|syntaxhighlight|source|score|timeline|imagemap|references|templatestyles|mapframe|maplink|graph"
 )
-_TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/?>", re.I)
-_LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", re.I)
+_TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/?>", _TAGS_CASE)
+_LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", _TAGS_CASE)
 _ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,7})|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
 _BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
 _HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
+_RARE = re.compile(f"[{_BLANK.pattern[1:-1]}{_HIDDEN.pattern[1:-1]}{_INVISIBLE.pattern[1:-1]}]")
 _SPACES = re.compile(" {2,}")
 _WORD = re.compile(r"[^\W_]")
 
 
 def _inline(text: str) -> str:
-    """Strip what marks up words: external links, quotes, tags, switches, entities; then close the holes."""
+    """One paragraph without what marks up words: external links, quotes, tags, switches, entities; then its holes are
+    closed. "" where no word is left."""
     if "&" in text:
         text = text.replace("&nbsp;", " ").replace("&#160;", " ")
     if "[" in text:
         text = _EXTERNAL.sub(lambda found: found.group(1).strip() or HOLE, text)
     if "''" in text:
-        text = _QUOTES.sub(lambda run: "'" if len(run.group()) in (4, 6) else "", text)
+        if "''''" in text:
+            text = _LONG_QUOTES.sub(lambda run: "'" if len(run.group()) in (4, 6) else "", text)
+        text = text.replace("'''", "").replace("''", "")
     if "<" in text:
         text = _TAG.sub("", _LINE_TAG.sub(" ", text))
     if "__" in text:
         text = _SWITCH.sub(HOLE, text)
     if "&" in text:
         text = _ENTITY.sub(_character, text)
-    text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
-    hidden = _HIDDEN.search(text) is not None
-    kept = []
-    for paragraph in text.split("\n\n"):
-        if HOLE in paragraph:
-            paragraph = _close_holes(paragraph)
-        if hidden:
-            paragraph = paragraph.translate(SHOW)
-        paragraph = _SPACES.sub(" ", paragraph.replace("\n", " ")).strip()
-        if _WORD.search(paragraph):
-            kept.append(paragraph)
-    return "\n\n".join(kept)
+    hidden = False
+    if _RARE.search(text):
+        text = _INVISIBLE.sub("", _BLANK.sub(" ", text))
+        hidden = _HIDDEN.search(text) is not None
+    if HOLE in text:
+        text = _close_holes(text)
+    if hidden:
+        text = text.translate(SHOW)
+    text = text.strip()
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    return text if _WORD.search(text) else ""
 
 
 def _character(entity: re.Match[str]) -> str:

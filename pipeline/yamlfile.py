@@ -18,6 +18,8 @@ from pipeline.errors import RecipeError
 from pipeline.stage import ROOT
 
 KeyPath: TypeAlias = tuple[str | int, ...]
+PATHS = ("path", "templates")
+"""Keys whose values are paths, in recipes and settings."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -130,15 +132,15 @@ def merge(parent: Node, child: Node) -> Node:
 def plain(node: Node, as_text: Set[KeyPath] = frozenset(), at: KeyPath = ()) -> Any:
     """Python values without nulls: dict, tuple, str, int, float, bool.
 
-    The scalars at `as_text` are given as they were written. The text under a key `path` becomes an absolute path that
-    starts at the folder of the file where it is written.
+    The scalars at `as_text` are given as they were written. The text under the keys of PATHS becomes an absolute
+    path that starts at the folder of the file where it is written.
     """
     if isinstance(node.value, dict):
         return {k: plain(v, as_text, (*at, k)) for k, v in node.value.items() if v.value is not None}
     if isinstance(node.value, tuple):
         return tuple(plain(v, as_text, (*at, i)) for i, v in enumerate(node.value))
     value = node.text if at in as_text else node.value
-    if at and at[-1] == "path" and isinstance(value, str):
+    if at and at[-1] in PATHS and isinstance(value, str):
         return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # keeps links
     return value
 

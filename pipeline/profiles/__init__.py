@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from pipeline.config import Frozen
 from pipeline.errors import DataError
 from pipeline.profiles import shards, tables, tasks, training
+from pipeline.suites import DOES_NOT_APPLY, OLDER
 
 Measure = Callable[[Path, Any, Mapping[str, Any]], dict[str, Any]]
 
@@ -33,6 +34,8 @@ MEASURES: Mapping[str, Measure] = {
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
 }
+SIZES = {"files": "size_bytes", "wikipedia_text": "characters_millions"}
+"""Which statistic tells how large it is, of stages that are compared with an older dump's."""
 UNREADABLE = (
     OSError,
     UnicodeDecodeError,
@@ -43,10 +46,20 @@ UNREADABLE = (
 )
 
 
+def _shrinkage(size: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """By which part of the older one it is smaller."""
+    older = statistics.get(OLDER)
+    if older is None:
+        return {"shrinkage": DOES_NOT_APPLY}
+    before = older[size]
+    return {"shrinkage": 1 - statistics[size] / before if before else 0.0, OLDER: f"{older['date']}: {before:,}"}
+
+
 def measure(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics of a staged or published folder. Raises DataError where a file is missing or can't be read."""
     try:
-        return MEASURES[stage](folder, config, statistics)
+        metrics = MEASURES[stage](folder, config, statistics)
+        return metrics | _shrinkage(SIZES[stage], statistics) if stage in SIZES else metrics
     except UNREADABLE as error:
         raise DataError(f"the {stage} can't be read: {error}", "Run the stage again.") from error
     except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -91,6 +91,14 @@ def source_text(
     )
 
 
+MARKUP = (
+    r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>\n]{0,200})?/?>|&(?:[a-zA-Z]{2,8}|#\d+);|'{2,3}|"
+    r"(?m:^=+[^=\n].*=+\s*$)|__[A-Z]{3,}__|\b(?:style|class|colspan|rowspan|align|bgcolor|scope)\s*=\s*[\"\w]|"
+    r"\b(?:thumb|thumbnail|upright|frameless)\s*\||\|\s*\d+px|\b(?:File|Image|Category):"
+)
+"""What wikitext looks like when it was not understood."""
+
+
 def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`S_text` of kind wikipedia."""
     common = source_text(folder, config, statistics)
@@ -100,7 +108,7 @@ def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mappin
     return common | _measured(
         _scan(folder),
         out_of_order=(page.diff() <= 0).sum() + page.is_null().sum(),
-        markup_share=pl.col("text").str.contains(r"\[\[|\]\]|\{\{|\}\}").sum() / pl.len().clip(lower_bound=1),
+        markup_per_mb=1e6 * pl.col("text").str.count_matches(MARKUP).sum() / pl.col("text").str.len_bytes().sum(),
     )
 
 

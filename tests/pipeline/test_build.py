@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import build, lineage, suites
+from pipeline import build, lineage, sources, suites
 from pipeline.build import Node, ValidationFailed, needed, usable
-from pipeline.config import Frozen, PathFrom
+from pipeline.config import FilesConfig, Frozen, PathFrom
 from pipeline.errors import ChainError, DataError, SourceError, StoreError
 from pipeline.stage import Stage
 from pipeline.store import Store
@@ -33,6 +33,7 @@ class FileConfig(Frozen):
     from_: PathFrom
 
 
+VALIDATE = suites.validate
 RUNS: list[str] = []  # names of the stages that really ran
 
 
@@ -327,3 +328,28 @@ def test_an_altered_record_breaks_the_proof_by_name(store: Store) -> None:
     path.write_bytes(path.read_bytes().replace(b"one two", b"one twO"))
     with pytest.raises(StoreError, match="the record was altered"):
         lineage.audit(store, last)
+
+
+def test_a_dump_much_smaller_than_the_older_one_is_refused_and_an_older_one_is_not(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "validate", VALIDATE)
+    monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
+
+    def made(date: str, size: int) -> list[str]:
+        """Names of the failed checks for a dump of this date and size."""
+        path = tmp_path / date / f"xxwiki-{date}-pages-articles.xml.bz2"
+        path.parent.mkdir()
+        path.write_bytes(b"BZh9".ljust(size, b"."))
+        config = FilesConfig.model_validate({"from": {"path": str(path)}})
+        try:
+            build.build(store, Node("toy", "wikipedia_dump", sources.STAGE, config, "d"))
+        except ValidationFailed as error:
+            return [f"{r['name']}: {r['observed']}" for r in error.results if not r["passed"]]
+        return []
+
+    assert made("20260201", 1000) == []
+    assert made("20260301", 899) == ["not_much_smaller: 0.101 (older 20260201: 1,000)"]
+    assert made("20260401", 950) == []
+    assert made("20260101", 800) == [], "there is no older one"
+    assert made("20260501", 850) == ["not_much_smaller: 0.1053 (older 20260401: 950)"]

@@ -360,7 +360,8 @@ def test_asset_names_stand_after_what_they_read(two_phases: Recipe) -> None:
 
 def test_configs_hold_what_their_stage_reads(two_phases: Recipe) -> None:
     config = two_phases.config_for
-    assert config("wiki_text").plain() == {"source": "wiki", "language": "de", "licence": "CC-BY-SA-4.0"}
+    wiki = {"source": "wiki", "language": "de", "licence": "CC-BY-SA-4.0", "templates": {}}
+    assert config("wiki_text").plain() == wiki
     assert config("tales_text").asked() == {"source": "tales", "licence": "CC0-1.0", "columns": {"text": "Body"}}
     assert config("documents").plain() == {"held_out": 0.25, "min_characters": 100}
     assert config("benchmark_report").asked() == {"recipe": "two", "tasks": ["mine", "cola"]}

@@ -88,7 +88,9 @@ def test_lengths_by_hand() -> None:
     assert described["characters_millions"] == 0.001
     assert described["tokens_millions"] == pytest.approx(1000 / 4.45 / 1e6, abs=1e-6)
     assert described["length_percentiles"] == {"p5": 115, "p25": 175, "p50": 250, "p75": 325, "p95": 385, "max": 400}
+    assert described["length_histogram"] == [[100, 133, 1], [133, 178, 0], [178, 237, 1], [237, 316, 1], [316, 422, 1]]
     assert describe_lengths([])["length_percentiles"] == {}
+    assert describe_lengths([])["length_histogram"] == []
 
 
 def test_a_drop_table_must_add_up(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
 def good_files(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "dump.xml.bz2").write_bytes(b"BZh91AY")
     (folder / "notes.txt").write_text("hello")
-    return FilesConfig.model_validate({"from": {"path": "somewhere"}}), {}
+    older = {"date": "20260101", "size_bytes": 1000}
+    return FilesConfig.model_validate({"from": {"path": "somewhere"}}), {"size_bytes": 900, "older": older}
 
 
 def text_rows(source: str, count: int) -> list[dict[str, Any]]:
@@ -84,7 +85,8 @@ def counted(folder: Path, kept: int) -> None:
 def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("enwiki", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 60)
-    return WikipediaTextConfig(source="enwiki"), {}
+    older = {"date": "20260101", "characters_millions": 2.0}
+    return WikipediaTextConfig(source="enwiki"), {"characters_millions": 1.8, "older": older}
 
 
 def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
@@ -339,11 +341,14 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_files": all_of(removed("dump.xml.bz2"), removed("notes.txt")),
         "files_not_empty": written("notes.txt", ""),
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
+        "not_much_smaller": lambda folder, statistics: statistics.update(size_bytes=899),
     },
     "wikipedia_text": TEXT_POISON
     | {
         "in_page_order": row(1, doc_id="enwiki:3"),
-        "markup_gone": all_of(row(1, text="see [[File:x.png|"), row(2, text="{{Infobox")),
+        "markup_gone": row(1, text="{{Infobox"),
+        "markup_rare": row(1, text="[[ " + "long prose " * 10_000),  # 9 in a megabyte
+        "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
     "books_text": TEXT_POISON,
     "documents": {
@@ -507,6 +512,23 @@ def test_a_pretraining_without_pairs_needs_no_next_sentence_score(tmp_path: Path
     edit_json(tmp_path / "held_out.json", lambda scores: scores["baselines"].update(nsp_majority_accuracy=None))
     without = config.model_copy(update={"sentence_task": "none"})
     assert failed("pretrained", tmp_path, without, statistics) == {}
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["a {{b", "b}} c", "[[a", "a]] b", "{| x", "|} x", "<ref name=a>", "</div>", "&nbsp;", "&#160;", "'''a", "a''", "== H ==",
+     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b"],
+)  # fmt: skip
+def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=f"Some prose.\n\n{left}")(tmp_path, statistics)
+    assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
+
+
+def test_without_an_older_dump_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    config, statistics = good_files(tmp_path)
+    del statistics["older"]
+    assert profile("files", tmp_path, config, statistics)["shrinkage"] == DOES_NOT_APPLY
 
 
 def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:

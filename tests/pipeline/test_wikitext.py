@@ -61,6 +61,7 @@ def test_all_shared_cases():
         # links
         ("[[w:en:Foo|]] [[:de:Haus|house]] [[Dog (animal)|]] [[bus]]es [[A#B]].", "Foo house Dog buses A#B."),
         ("[[Detroit: Become Human]] and [[c:File:X.jpg|a picture]].", "Detroit: Become Human and a picture."),
+        ("See [[:Category:Music]], [[:File:A.jpg]] and [[:Category:Art|art]].", "See Music, A.jpg and art."),
         ("Text.[[Soubor:x.jpg|náhled|popis]] More. [[Ukjent:X.PNG|mini|tekst]]", "Text. More."),
         ("[[File:A.jpg|thumb|See [[B]]]]Prose [[File:C.jpg|[http://x y]]] here.", "Prose here."),
         ("See [http://example.org/a?b=c the site] and [http://example.org].", "See the site and."),

@@ -1,0 +1,772 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`pipeline.wikitext.prose` compiled: the same text from the same markup, several times as fast.
+
+Every function here is the twin of one in `pipeline.wikitext`, which is the reference: what is rare (links to files,
+entities, tags inside a paragraph, headings) is handed to the functions there, so that only the loops over characters
+stand twice. Tests hold the two equal on real dumps, on cases, and on generated markup.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.string cimport memcpy
+
+ctypedef unsigned int Character  # Py_UCS4, which Cython would turn into a str
+
+cdef extern from "Python.h":
+    Character *PyUnicode_AsUCS4(object text, Character *buffer, Py_ssize_t size, int copy_null) except NULL
+    object PyUnicode_FromKindAndData(int kind, const void *data, Py_ssize_t size)
+    bint Py_UNICODE_ISSPACE(Character character)
+    bint Py_UNICODE_ISALNUM(Character character)
+    bint Py_UNICODE_ISDIGIT(Character character)
+
+from pipeline import wikitext as python
+
+cdef enum:
+    HOLE = 1
+    CUT = 2
+    LINK = 0
+    BRACES = 1
+    STACK = 256  # two hundred at most: a run of openers is pushed whole while fewer than a hundred are open
+    NAMES = 128  # of tags with opaque content; about seventy are known
+
+
+cdef class Buffer:
+    """Characters that grow."""
+
+    cdef Character *at
+    cdef Py_ssize_t length, room
+
+    def __cinit__(self, Py_ssize_t room):
+        self.room = room + 64
+        self.length = 0
+        self.at = <Character *> PyMem_Malloc(self.room * sizeof(Character))
+        if self.at == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        PyMem_Free(self.at)
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        if self.length + more > self.room:
+            grown = <Character *> PyMem_Realloc(self.at, (2 * self.room + more) * sizeof(Character))
+            if grown == NULL:
+                raise MemoryError()
+            self.at = grown
+            self.room = 2 * self.room + more
+        return 0
+
+    cdef inline int put(self, Character character) except -1:
+        if self.length >= self.room:
+            self.reserve(1)
+        self.at[self.length] = character
+        self.length += 1
+        return 0
+
+    cdef inline int put_range(self, const Character *start, Py_ssize_t count) except -1:
+        if count > 0:
+            self.reserve(count)
+            memcpy(self.at + self.length, start, count * sizeof(Character))
+            self.length += count
+        return 0
+
+    cdef int put_text(self, str text) except -1:
+        cdef Py_ssize_t count = len(text)
+        if count:
+            self.reserve(count)
+            PyUnicode_AsUCS4(text, self.at + self.length, self.room - self.length, 0)
+            self.length += count
+        return 0
+
+
+cdef inline str text_of(const Character *start, Py_ssize_t count):
+    return PyUnicode_FromKindAndData(4, start, count) if count > 0 else ""
+
+
+cdef inline Character lower(Character c):
+    return c + 32 if 65 <= c <= 90 else c
+
+
+cdef inline bint is_ascii_space(Character c):
+    return c == 32 or 9 <= c <= 13
+
+
+def prose(str text, names, rules):
+    """See `pipeline.wikitext.prose`."""
+    cdef Buffer first = Buffer(len(text))
+    cdef Buffer second = Buffer(len(text))
+    first.put_text(text)
+    cut_tags(first, second)
+    first.length = 0
+    cut_nested(second, first, names, rules)
+    if has_blocks(first):
+        text = python._cut_blocks(text_of(first.at, first.length))
+        first.length = 0
+        first.put_text(text)
+    second.length = 0
+    return Lines(second).all_of(first)
+
+
+# ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
+
+cdef dict _opaque_ids = {name: index for index, name in enumerate(python._OPAQUE_NAMES)}
+cdef list _opaque_names = list(python._OPAQUE_NAMES)
+cdef int _ref = _opaque_ids["ref"]
+cdef int _nowiki = _opaque_ids["nowiki"]
+cdef bint _kept[NAMES]
+for _index, _name in enumerate(_opaque_names):
+    _kept[_index] = _name in python._OPAQUE_KEPT
+assert len(_opaque_names) <= NAMES
+
+
+cdef int opaque_name(const Character *s, Py_ssize_t i, Py_ssize_t n, Py_ssize_t *end):
+    """Index of the opaque tag whose name begins at i, and where the name ends; -1 for any other."""
+    cdef char name[24]
+    cdef int count = 0
+    while i < n and count < 24:
+        c = lower(s[i])
+        if not (97 <= c <= 122 or c == 45):
+            break
+        name[count] = <char> c
+        count += 1
+        i += 1
+    if count < 2 or count >= 24 or i >= n or not (is_ascii_space(s[i]) or s[i] == 47 or s[i] == 62):
+        return -1
+    end[0] = i
+    found = _opaque_ids.get((<bytes> name[:count]).decode("ascii"))
+    return -1 if found is None else <int> found
+
+
+cdef Py_ssize_t tag_end(const Character *s, Py_ssize_t i, Py_ssize_t n):
+    """Where the tag ends whose attributes begin at i; -1 if it does not."""
+    cdef Py_ssize_t j
+    while i < n:
+        if s[i] == 62:
+            return i + 1
+        if s[i] == 60:
+            return -1
+        if s[i] == 34:
+            j = i + 1
+            while j < n and s[j] != 34 and s[j] != 60 and s[j] != 10:
+                j += 1
+            if j >= n or s[j] != 34:
+                return -1
+            i = j
+        i += 1
+    return -1
+
+
+cdef Py_ssize_t find_closer(const Character *s, Py_ssize_t i, Py_ssize_t n, str name, Py_ssize_t *end):
+    """Start and end of the next `</name >` from i; -1 if there is none."""
+    cdef Py_ssize_t j, k
+    cdef Py_ssize_t length = len(name)
+    while i + 2 + length < n:
+        if s[i] == 60 and s[i + 1] == 47:
+            j = i + 2
+            k = 0
+            while k < length and lower(s[j + k]) == <Character> name[k]:
+                k += 1
+            if k == length:
+                j += length
+                while j < n and is_ascii_space(s[j]):
+                    j += 1
+                if j < n and s[j] == 62:
+                    end[0] = j + 1
+                    return i
+        i += 1
+    return -1
+
+
+cdef Py_ssize_t find_open_ref(const Character *s, Py_ssize_t i, Py_ssize_t n):
+    """Start of the next `<ref>` or `<ref name=x>` before n; -1 if there is none."""
+    cdef Py_ssize_t j
+    while i + 4 < n:
+        if s[i] == 60 and lower(s[i + 1]) == 114 and lower(s[i + 2]) == 101 and lower(s[i + 3]) == 102:
+            j = i + 4
+            if is_ascii_space(s[j]):
+                j += 1
+                while j < n and s[j] != 60 and s[j] != 62 and s[j] != 47:
+                    j += 1
+            if j < n and s[j] == 62:
+                return i
+        i += 1
+    return -1
+
+
+cdef int cut_tags(Buffer source, Buffer out) except -1:
+    """`pipeline.wikitext._cut_tags`."""
+    cdef const Character *s = source.at
+    cdef Py_ssize_t n = source.length
+    cdef Py_ssize_t at = 0, i, start, after, inside, end, line_end = -1, line_from = -1, other
+    cdef Py_ssize_t starts[NAMES]
+    cdef Py_ssize_t ends[NAMES]
+    cdef bint known[NAMES]
+    cdef int name
+    for i in range(NAMES):
+        known[i] = False
+    while True:
+        i = at
+        name = -1
+        while True:
+            while i < n and s[i] != 60:
+                i += 1
+            if i >= n:
+                return out.put_range(s + at, n - at)
+            if i + 3 < n and s[i + 1] == 33 and s[i + 2] == 45 and s[i + 3] == 45:
+                after = i + 4
+                break
+            name = opaque_name(s, i + 1, n, &after)
+            if name >= 0:
+                break
+            i += 1
+        start = i
+        out.put_range(s + at, start - at)
+        if name < 0:
+            end = after
+            while end + 2 < n and not (s[end] == 45 and s[end + 1] == 45 and s[end + 2] == 62):
+                end += 1
+            if end + 2 >= n:
+                return 0
+            at = end + 3
+            if (start == 0 or s[start - 1] == 10) and at < n and s[at] == 10:
+                at += 1
+            elif start == 0 or s[start - 1] == 32 or s[start - 1] == 10 or at >= n or s[at] == 32 or s[at] == 10:
+                out.put(HOLE)
+            continue
+        inside = tag_end(s, after, n)
+        if inside < 0:
+            inside = after
+            while inside < n and inside < after + 500 and s[inside] != 62:
+                inside += 1
+            if inside >= n or inside >= after + 500:
+                at = after
+                continue
+            inside += 1
+        if s[inside - 2] == 47:
+            if name != _nowiki:
+                out.put(HOLE)
+            at = inside
+            continue
+        if not known[name] or -1 < starts[name] < inside:
+            starts[name] = find_closer(s, inside, n, _opaque_names[name], &ends[name])
+            known[name] = True
+        end, at = starts[name], ends[name] if starts[name] >= 0 else inside
+        if name == _ref:
+            if not line_from <= inside <= line_end:
+                line_from = line_end = inside
+                while line_end < n and s[line_end] != 10:
+                    line_end += 1
+            if end < 0:
+                at = line_end
+            elif end > line_end:  # a reference over several lines, or one that was never closed?
+                other = find_open_ref(s, inside, end)
+                if other >= 0:
+                    end = -1
+                    at = min(line_end, other)
+        if end >= 0 and _kept[name]:
+            out.put_text(python._opaque(
+                _opaque_names[name], text_of(s + after, inside - after), text_of(s + inside, end - inside)
+            ))
+        else:
+            out.put(HOLE)
+
+
+# ── templates and links ──────────────────────────────────────────────────────────────────────────────────────────────
+
+cdef inline bint is_bracket(Character c):
+    return (c | 32) == 123 or (c | 32) == 125
+
+
+cdef inline Py_ssize_t label_end(const Character *s, Py_ssize_t i, Py_ssize_t n):
+    """The next bracket, bar or line break from i."""
+    while i < n and not is_bracket(s[i]) and s[i] != 124 and s[i] != 10:
+        i += 1
+    return i
+
+
+cdef int put_link(Buffer out, const Character *s, Py_ssize_t start, Py_ssize_t bar, Py_ssize_t end, names) except -1:
+    """The text of a link without brackets inside; bar -1: it has no label."""
+    cdef Py_ssize_t first = start, last = end if bar < 0 else bar, i
+    cdef bint special = False
+    for i in range(first, last):
+        if s[i] == 58 or s[i] == 35 or s[i] == 95:
+            special = True
+            break
+    if bar >= 0 and not special:
+        for i in range(bar + 1, end):
+            if not Py_UNICODE_ISSPACE(s[i]):
+                return out.put_range(s + bar + 1, end - bar - 1)
+        special = True
+    if not special:
+        while first < last and Py_UNICODE_ISSPACE(s[first]):
+            first += 1
+        while last > first and Py_UNICODE_ISSPACE(s[last - 1]):
+            last -= 1
+        if first < last:
+            return out.put_range(s + first, last - first)
+    return out.put_text(python._link(text_of(s + start, end - start), names))
+
+
+cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
+    """`pipeline.wikitext._cut_nested`."""
+    cdef const Character *s = source.at
+    cdef Py_ssize_t n = source.length, at = 0, i = 0, j, k, end
+    cdef int kinds[STACK]
+    cdef Py_ssize_t offsets[STACK]
+    cdef Py_ssize_t counts[STACK]
+    cdef int depth = 0, braces_open = 0, used
+    cdef Py_ssize_t too_deep = 0, count, ignored, opened, offset
+    cdef Character c
+    cdef str content
+    while i < n:
+        c = s[i]
+        if not is_bracket(c) or i + 1 >= n or s[i + 1] != c:
+            i += 1
+            continue
+        if c == 91:
+            j = label_end(s, i + 2, n)
+            if j > i + 2 and j < n:
+                end = j
+                if s[j] == 124:
+                    end = label_end(s, j + 1, n)
+                    if end == j + 1:
+                        end = n
+                if end + 1 < n and s[end] == 93 and s[end + 1] == 93 and (end + 2 >= n or s[end + 2] != 93):
+                    out.put_range(s + at, i - at)
+                    put_link(out, s, i + 2, j if j < end else -1, end, names)
+                    i = at = end + 2
+                    continue
+        elif c == 123:
+            j = i + 2
+            while j < n and not is_bracket(s[j]):
+                j += 1
+            if j > i + 2 and j + 1 < n and s[j] == 125 and s[j + 1] == 125 and (j + 2 >= n or s[j + 2] != 125):
+                out.put_range(s + at, i - at)
+                value = rules.expand(text_of(s + i + 2, j - i - 2))
+                if value:
+                    out.put_text(value)
+                else:
+                    out.put(HOLE)
+                i = at = j + 2
+                continue
+        k = i + 2
+        while k < n and s[k] == c:
+            k += 1
+        out.put_range(s + at, i - at)
+        count = k - i
+        i = at = k
+        if c == 91 or c == 123:
+            if depth >= python._MAX_DEPTH:
+                too_deep += count // 2
+            elif c == 91:
+                if count % 2:
+                    out.put(91)
+                for j in range(min(count // 2, <Py_ssize_t> python._MAX_DEPTH)):
+                    kinds[depth], offsets[depth], counts[depth] = LINK, out.length, 2
+                    depth += 1
+            else:
+                kinds[depth], offsets[depth], counts[depth] = BRACES, out.length, count
+                depth += 1
+                braces_open += 1
+            continue
+        ignored = min(too_deep, count // 2)
+        too_deep -= ignored
+        count -= 2 * ignored
+        if c == 93:
+            while count >= 2 and depth and kinds[depth - 1] == LINK:
+                depth -= 1
+                offset = offsets[depth]
+                content = text_of(out.at + offset, out.length - offset)
+                out.length = offset
+                if count % 2 and content.count("[") > content.count("]"):
+                    content += "]"
+                    count -= 1
+                out.put_text(python._link(content, names))
+                count -= 2
+            if count == 1:
+                out.put(93)
+        else:
+            while count >= 2 and braces_open:
+                depth -= 1
+                if kinds[depth] == LINK:
+                    continue
+                offset, opened = offsets[depth], counts[depth]
+                used = 3 if opened >= 3 and count >= 3 else 2
+                content = text_of(out.at + offset, out.length - offset)
+                out.length = offset
+                value = python._parameter(content) if used == 3 else rules.expand(content)
+                count -= used
+                opened -= used
+                if opened == 1:
+                    out.put(123)
+                if opened >= 2:
+                    kinds[depth], offsets[depth], counts[depth] = BRACES, out.length, opened
+                    depth += 1
+                else:
+                    braces_open -= 1
+                if value is None:
+                    out.put(HOLE)
+                else:
+                    out.put_text(value)
+            if count == 1:
+                out.put(125)
+    out.put_range(s + at, n - at)
+    if depth:
+        mark_unclosed(out, kinds, offsets, depth, names)
+    return 0
+
+
+cdef int mark_unclosed(Buffer out, int *kinds, Py_ssize_t *offsets, int depth, names) except -1:
+    """Put CUT where templates and links to files begin that are never closed."""
+    cdef Buffer marked = Buffer(out.length + depth)
+    cdef Py_ssize_t at = 0
+    cdef int each
+    for each in range(depth):
+        following = text_of(out.at + offsets[each], min(<Py_ssize_t> python._LONGEST_PREFIX, out.length - offsets[each]))
+        if kinds[each] == BRACES or python._is_file(following, names):
+            marked.put_range(out.at + at, offsets[each] - at)
+            marked.put(CUT)
+            at = offsets[each]
+    marked.put_range(out.at + at, out.length - at)
+    out.length = 0
+    return out.put_range(marked.at, marked.length)
+
+
+# ── blocks, lines, paragraphs ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef frozenset _blocks = frozenset(python._BLOCK_NAMES)
+cdef frozenset _breaks = frozenset(python._BREAK_NAMES)
+
+
+cdef bint names_tag(const Character *s, Py_ssize_t i, Py_ssize_t n, frozenset wanted):
+    """Whether the `<` at i begins a tag of these names, opening or closing."""
+    cdef char name[16]
+    cdef int count = 0
+    i += 1
+    if i < n and s[i] == 47:
+        i += 1
+    while i < n and count < 16:
+        c = lower(s[i])
+        if not (97 <= c <= 122 or 48 <= c <= 57):
+            break
+        name[count] = <char> c
+        count += 1
+        i += 1
+    if count == 0 or count >= 16:
+        return False
+    return (<bytes> name[:count]).decode("ascii") in wanted
+
+
+cdef bint has_blocks(Buffer text):
+    """Whether there is a language variant, or a tag of an HTML block."""
+    cdef Py_ssize_t i
+    for i in range(text.length - 1):
+        if text.at[i] == 60 and names_tag(text.at, i, text.length, _blocks):
+            return True
+        if text.at[i] == 45 and text.at[i + 1] == 123:
+            return True
+    return False
+
+
+cdef inline bint is_cjk(Character c):
+    return c >= 0x3000 and (c <= 0x30FF or 0x3400 <= c <= 0x9FFF or 0xF900 <= c <= 0xFAFF or 0xFF00 <= c <= 0xFFEF)
+
+
+cdef inline bint is_margin(Character c):
+    return c == 32 or c == 9 or c == 0xA0 or c == HOLE
+
+
+cdef class Lines:
+    """`pipeline.wikitext._paragraphs` and `_inline`: takes lines, gathers paragraphs, and the text of the page."""
+
+    cdef Buffer gathered, clean, closed, result
+    cdef Py_ssize_t tables
+    cdef int dropped_level
+    cdef bint began
+    cdef Character last
+
+    def __cinit__(self, Buffer result):
+        self.result = result
+        self.gathered, self.clean, self.closed = Buffer(4096), Buffer(4096), Buffer(4096)
+        self.tables = self.dropped_level = 0
+        self.began = False
+        self.last = 0
+
+    cdef str all_of(self, Buffer text):
+        cdef Py_ssize_t start = 0, end
+        while start <= text.length:
+            end = start
+            while end < text.length and text.at[end] != 10:
+                end += 1
+            self.take(text.at + start, end - start, True)
+            start = end + 1
+        self.finish()
+        return text_of(self.result.at, self.result.length)
+
+    cdef int take(self, const Character *line, Py_ssize_t n, bint whole) except -1:
+        """One line; whole: it was not yet split at block tags."""
+        cdef Py_ssize_t first = 0, last, i
+        cdef Character mark
+        cdef bint breaks = False, quotes = False
+        for i in range(n):
+            if line[i] == CUT:
+                n = i
+                break
+            if line[i] == 60 and whole and not breaks and names_tag(line, i, n, _breaks):
+                breaks = True
+            elif line[i] == 39 and i + 2 < n and line[i + 1] == 39 and line[i + 2] == 39:
+                quotes = True
+        while first < n and is_margin(line[first]):
+            first += 1
+        last = n
+        while last > first and is_margin(line[last - 1]):
+            last -= 1
+        if first == last:
+            return self.finish()
+        mark = line[first]
+        if mark == 61 and line[last - 1] == 61 and last - first > 2:
+            level, title = python._heading(text_of(line + first, last - first))
+            if level <= 2:
+                self.tables = 0
+            if not self.tables:
+                if level <= self.dropped_level:
+                    self.dropped_level = 0
+                if not self.dropped_level and title in python.words.APPENDIX:
+                    self.dropped_level = level
+            return self.finish()
+        i = first
+        if mark == 58:
+            while i < last and (line[i] == 58 or line[i] == 32):
+                i += 1
+        if i + 1 < last and line[i] == 123 and line[i + 1] == 124:
+            self.tables += 1
+            return self.finish()
+        if self.tables:
+            if mark == 124 and first + 1 < last and line[first + 1] == 125:
+                self.tables -= 1
+            return self.finish()
+        if self.dropped_level or mark in (42, 35, 58, 59, 124):
+            return self.finish()
+        if mark == 33 and python._is_header_row(text_of(line + first, last - first)):
+            return self.finish()
+        if breaks:
+            parts = python._BREAK_TAG.split(text_of(line, n))
+            if len(parts) > 1:
+                for i, part in enumerate(parts):
+                    if i:
+                        self.finish()
+                    self.take_text(part.strip(" \t"))
+                return 0
+        if line[0] == 32 and not python._is_prose(text_of(line + first, last - first)):
+            return self.finish()
+        if last - first >= 4 and mark == 45 and line[first + 1] == 45 and line[first + 2] == 45 and line[first + 3] == 45:
+            while first < last and line[first] == 45:
+                first += 1
+            line += first
+            n = last - first
+        if quotes:
+            return self.gather_quoted(line, n)
+        return self.gather(line, n)
+
+    cdef int take_text(self, str text) except -1:
+        cdef Buffer copied = Buffer(len(text))
+        copied.put_text(text)
+        return self.take(copied.at, copied.length, False)
+
+    cdef int gather_quoted(self, const Character *line, Py_ssize_t n) except -1:
+        """A line with bold text: odd numbers of both kinds of quotes need MediaWiki's rule."""
+        cdef Py_ssize_t i = 0, size, bold = 0, italic = 0
+        cdef Buffer copied
+        while i < n:
+            size = 0
+            while i < n and line[i] == 39:
+                size += 1
+                i += 1
+            if 3 <= size <= 4 or size >= 5:
+                bold += 1
+            if size == 2 or size >= 5:
+                italic += 1
+            i += 1
+        if bold % 2 == 0 or italic % 2 == 0:
+            return self.gather(line, n)
+        text = python._apostrophes(text_of(line, n))
+        copied = Buffer(len(text))
+        copied.put_text(text)
+        return self.gather(copied.at, copied.length)
+
+    cdef int gather(self, const Character *line, Py_ssize_t n) except -1:
+        """Add a line to the paragraph."""
+        while n and (line[0] == 32 or line[0] == 9):
+            line += 1
+            n -= 1
+        while n and (line[n - 1] == 32 or line[n - 1] == 9):
+            n -= 1
+        if self.began and not (n and is_cjk(self.last) and is_cjk(line[0])):
+            self.gathered.put(32)
+        self.gathered.put_range(line, n)
+        self.began = True
+        self.last = line[n - 1] if n else 0
+        return 0
+
+    cdef int finish(self) except -1:
+        """End the paragraph: its inline markup is stripped and it joins the result."""
+        if not self.began:
+            return 0
+        self.began = False
+        try:
+            return self.inline(self.gathered.at, self.gathered.length)
+        finally:
+            self.gathered.length = 0
+
+    cdef int inline(self, const Character *s, Py_ssize_t n) except -1:
+        """`pipeline.wikitext._inline`; what holds tags, entities, external links or literal text is done there."""
+        cdef Py_ssize_t i = 0, size
+        cdef Character c
+        cdef bint holes = False
+        cdef Buffer clean = self.clean
+        clean.length = 0
+        clean.reserve(n)
+        while i < n:
+            c = s[i]
+            if c >= 63 and c != 91 and c != 95 and c < 0xA0:
+                clean.at[clean.length] = c
+                clean.length += 1
+            elif c == 39:
+                size = 1
+                while i + size < n and s[i + size] == 39:
+                    size += 1
+                if size == 1 or size == 4 or size == 6:
+                    clean.put(39)
+                i += size
+                continue
+            elif c == 38 or c == 91 or c == 60 or (c == 95 and i + 1 < n and s[i + 1] == 95) or 0xFDD0 <= c <= 0xFDEF:
+                return self.append_text(python._inline(text_of(s, n)))
+            elif c == HOLE:
+                holes = True
+                clean.put(c)
+            elif c == 0xA0 or c == 9 or c == 0x2002 or c == 0x2003 or c == 0x2007 or c == 0x2009 or c == 0x200A or c == 0x202F:
+                clean.put(32)
+            elif c == 0xAD or c == 0x200B or c == 0x200E or c == 0x200F or c == 0x2060 or c == 0xFEFF:
+                pass
+            else:
+                clean.put(c)
+            i += 1
+        if holes:
+            if self.close_holes(clean):
+                return self.append(self.closed.at, self.closed.length)
+            text = python._close_holes(text_of(clean.at, clean.length))
+            clean.length = 0
+            clean.put_text(text)
+        return self.append(clean.at, clean.length)
+
+    cdef bint close_holes(self, Buffer text) except -1:
+        """`pipeline.wikitext._close_holes` into `closed`, where no hole stands beside brackets or another hole; else False."""
+        cdef Buffer out = self.closed
+        cdef const Character *s = text.at
+        cdef Py_ssize_t n = text.length, i = 0, begin = 0, end
+        cdef Character last, first, second
+        cdef bint spaced, pushed = False
+        out.length = 0
+        out.reserve(n + 64)
+        while i < n and s[i] != HOLE:
+            out.put(s[i])
+            i += 1
+        while i < n:
+            while i < n and s[i] == HOLE:
+                i += 1
+            spaced = False
+            while out.length > begin and out.at[out.length - 1] == 32:
+                out.length -= 1
+                spaced = True
+            if i < n and s[i] == 32:
+                spaced = True
+                while i < n and s[i] == 32:
+                    i += 1
+            end = i
+            while end < n and s[end] != HOLE:
+                end += 1
+            first = s[i] if i < end else 0
+            second = s[i + 1] if i + 1 < end else 0
+            last = out.at[out.length - 1] if out.length > begin else 0
+            if last == 0 and pushed:
+                return False
+            if last == 40 or last == 91 or last == 0xFF08 or first == 41 or first == 93 or first == 0xFF09:
+                return False
+            if last == 0:
+                while i < end and (s[i] == 32 or is_clause(s[i])):
+                    i += 1
+            else:
+                if is_opening(last):
+                    spaced = False
+                elif first == 0:
+                    pass
+                elif is_stop(first) and not (first == 46 and Py_UNICODE_ISDIGIT(second)) and not (first == 46 and second == 46):
+                    if is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002):
+                        out.length -= 1
+                    spaced = False
+                elif is_closing(first) or (is_cjk(last) and is_cjk(first)):
+                    spaced = False
+                pushed = True
+                begin = out.length
+                if spaced:
+                    out.put(32)
+            out.put_range(s + i, end - i)
+            i = end
+        return True
+
+    cdef int append(self, const Character *s, Py_ssize_t n) except -1:
+        """Add a paragraph to the result: without white space around it, single spaces inside; nothing if no word is left."""
+        cdef Py_ssize_t i
+        cdef Buffer result = self.result
+        cdef Py_ssize_t before = result.length
+        cdef bint word = False
+        while n and Py_UNICODE_ISSPACE(s[0]):
+            s += 1
+            n -= 1
+        while n and Py_UNICODE_ISSPACE(s[n - 1]):
+            n -= 1
+        if not n:
+            return 0
+        result.reserve(n + 2)
+        if before:
+            result.put(10)
+            result.put(10)
+        for i in range(n):
+            if s[i] == 32 and s[i - 1] == 32:
+                continue
+            result.at[result.length] = s[i]
+            result.length += 1
+            if not word and Py_UNICODE_ISALNUM(s[i]):
+                word = True
+        if not word:
+            result.length = before
+        return 0
+
+    cdef int append_text(self, str text) except -1:
+        """Add a finished paragraph."""
+        if text:
+            if self.result.length:
+                self.result.put(10)
+                self.result.put(10)
+            self.result.put_text(text)
+        return 0
+
+
+cdef inline bint is_clause(Character c):
+    return c == 44 or c == 59 or c == 58 or c == 0x3001 or c == 0xFF0C or c == 0xFF1B or c == 0xFF1A
+
+
+cdef inline bint is_stop(Character c):
+    return is_clause(c) or c == 46 or c == 33 or c == 63 or c == 0x3002 or c == 0xFF01 or c == 0xFF1F or c == 0xFF0E
+
+
+cdef inline bint is_opening(Character c):
+    return (
+        c == 40 or c == 0xFF08 or c == 91 or c == 0x300C or c == 0x300E or c == 0x201C or c == 0x2018 or c == 0xAB
+        or c == 0x2039
+    )
+
+
+cdef inline bint is_closing(Character c):
+    return (
+        c == 41 or c == 0xFF09 or c == 93 or c == 0x300D or c == 0x300F or c == 0x201D or c == 0x2019 or c == 0xBB
+        or c == 0x203A
+    )
