@@ -233,9 +233,9 @@ def test_wrappers_and_redirects_that_stand_anywhere_in_the_dump_are_used(same_pr
         dump(
             page("A", 1, "The {{old name|quick|slow}} fox jumps."),
             *filler,
-            page("Template:Old name", 2, "#REDIRECT [[Template:Emphasis]]", ns="<ns>10</ns>"),
+            page("Template:Old name", 2, "#REDIRECT [[Template:Strong word]]", ns="<ns>10</ns>"),
             *articles(40, first=200),
-            page("Template:Emphasis", 3, "<noinclude>{{doc}}</noinclude>'''{{{1}}}'''", ns="<ns>10</ns>"),
+            page("Template:Strong word", 3, "<noinclude>{{doc}}</noinclude>'''{{{1}}}'''", ns="<ns>10</ns>"),
         ),
     )
     assert statistics["parts"] == 4
