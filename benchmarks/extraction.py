@@ -9,9 +9,10 @@ is measured on an empty dump and subtracted. What is compared runs in turns, so 
 
 import argparse
 import bz2
-import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -148,14 +149,13 @@ def peaks(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def memory(source: Path, scratch: Path, copies: list[int], workers: int, single: bool) -> None:
-    """Print peak memory for dumps of several sizes."""
+    """Print peak memory for dumps of several sizes, each measured in a process of its own."""
     for count in copies:
         folder = made(source, scratch / f"dump{count}", count, single)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-        own, largest = peaks(lambda folder=folder: stage_seconds(folder, workers))
-        print(
-            json.dumps({"copies": count, "bz2_mb": round(size, 1), "stage_mb": round(own), "worker_mb": round(largest)})
-        )
+        command = [sys.executable, "-m", "benchmarks.extraction", str(folder), "--peak", "--workers", str(workers)]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+        print(f"{count:3} copies, {size:7.1f} MB of .bz2: {found}", flush=True)
 
 
 def main() -> None:
@@ -166,7 +166,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--single-stream", action="store_true")
     parser.add_argument("--memory", type=int, nargs="+", metavar="COPIES")
+    parser.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.peak:
+        own, largest = peaks(lambda: stage_seconds(asked.dump, asked.workers))
+        print(f"peak MB of RSS: stage {own:.0f}, largest process of Beam {largest:.0f}")
+        return
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         if asked.memory:
             memory(asked.dump, Path(scratch), asked.memory, asked.workers, asked.single_stream)

@@ -235,7 +235,7 @@ def test_wrappers_and_redirects_that_stand_anywhere_in_the_dump_are_used(same_pr
             *filler,
             page("Template:Old name", 2, "#REDIRECT [[Template:Strong word]]", ns="<ns>10</ns>"),
             *articles(40, first=200),
-            page("Template:Strong word", 3, "<noinclude>{{doc}}</noinclude>'''{{{1}}}'''", ns="<ns>10</ns>"),
+            page("Template:Strong word", 3, "&lt;noinclude>{{doc}}&lt;/noinclude>'''{{{1}}}'''", ns="<ns>10</ns>"),
         ),
     )
     assert statistics["parts"] == 4
