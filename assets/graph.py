@@ -5,7 +5,7 @@ that `bert status` and `bert audit` need not load it.
 from collections.abc import Mapping
 
 from model import contamination, finetuning, pretraining, release, report, tasks
-from pipeline import books, documents, shards, sources, vocabulary, wikipedia
+from pipeline import books, documents, extraction, shards, sources, vocabulary
 from pipeline.build import Node
 from pipeline.errors import RecipeError
 from pipeline.recipe import Loaded, Recipe, load_recipes
@@ -14,7 +14,7 @@ from pipeline.stage import Stage
 
 STAGES: tuple[Stage, ...] = (
     sources.STAGE,
-    wikipedia.STAGE,
+    extraction.STAGE,
     books.STAGE,
     documents.STAGE,
     vocabulary.STAGE,
@@ -40,7 +40,7 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
     texts = {}
     for name, source in recipe.corpus.sources.items():
         if source.kind == "wikipedia":
-            texts[name] = add(f"{name}_text", wikipedia.STAGE, dump=add(f"{name}_dump", sources.STAGE))
+            texts[name] = add(f"{name}_text", extraction.STAGE, dump=add(f"{name}_dump", sources.STAGE))
         else:
             texts[name] = add(f"{name}_text", books.STAGE, files=add(f"{name}_files", sources.STAGE))
     corpus = add("documents", documents.STAGE, **texts)

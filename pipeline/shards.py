@@ -31,6 +31,7 @@ STAGE = Stage(
     sources=(
         "pipeline/shards.py",
         "pipeline/shards_beam.py",
+        "pipeline/common_beam.py",
         "pipeline/shard_schema.py",
         "pipeline/instances.py",
         "pipeline/pairs.py",

@@ -10,26 +10,18 @@ The payload goes through files in a scratch folder that every worker must see. A
 content depends on nothing else, and it appears by one rename: a bundle that runs twice writes the same file twice.
 """
 
-import json
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipeline.atomic import explained
-from pipeline.beam_process import leave_note
-from pipeline.errors import BertError, RecipeError
+from pipeline.common_beam import pipeline_options, replaced, reported, write_json
 from pipeline.instances import Control, build_pass, scratch_schema
 from pipeline.pairs import Pool
-from pipeline.settings import BeamSettings
 from pipeline.shard_schema import flat, id_type, shard_schema
 from pipeline.shards import Plan
 from pipeline.streams import stable_hash
@@ -81,31 +73,6 @@ def build(pipeline: beam.Pipeline, plan: Plan) -> None:
     )
 
 
-def pipeline_options(settings: BeamSettings, workers: int) -> PipelineOptions:
-    """Options of the named runner; those of the settings win over ours.
-
-    Raises:
-        RecipeError: multi_threading or DaskRunner, which lose data without an error.
-    """
-    local = settings.runner == "FnApiRunner"
-    ours = {
-        "direct_running_mode": "in_memory" if workers == 1 else "multi_processing",
-        "direct_num_workers": workers,
-    }
-    options = {**(ours if local else {}), **settings.options}
-    if options.get("direct_running_mode") == "multi_threading":
-        raise RecipeError(
-            "settings.yaml: beam.options.direct_running_mode: multi_threading loses elements silently (Beam 2.77)",
-            "Remove it: more than one worker then means multi_processing.",
-        )
-    if settings.runner.rpartition(".")[2].lower() == "daskrunner":
-        raise RecipeError(
-            "settings.yaml: beam.runner: DaskRunner reports success with missing output (Beam 2.77)",
-            "Use FnApiRunner, or a Flink, Spark or Dataflow runner.",
-        )
-    return PipelineOptions(flags=[], runner=settings.runner, **options)
-
-
 # ── row group → token file ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -123,7 +90,7 @@ class Tokenise(beam.DoFn):
         """Write tokens/FILE-GROUP.arrow, sorted by pool."""
         plan = self.plan
         file, group = element
-        with _reported(plan):
+        with reported(plan.scratch, plan.out):
             with pq.ParquetFile(plan.documents / file) as parquet:
                 table = parquet.read_row_group(group, ["doc_id", "text", "split", "sentence_ends", "repeat"])
             rows = []
@@ -141,7 +108,7 @@ class Tokenise(beam.DoFn):
             name = f"{file.removesuffix('.parquet')}-{group:06d}"
             path = plan.scratch / "tokens" / f"{name}.arrow"
             _write_arrow(path, _token_table(rows, plan.control.vocab_size))
-            _write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": empty})
+            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": empty})
         keys = [row[:2] for row in rows]
         for key in sorted(set(keys)):
             yield key, (f"tokens/{path.name}", keys.index(key), keys.count(key))
@@ -170,7 +137,7 @@ def _token_table(rows: list[tuple[str, int, str, float, list[np.ndarray]]], voca
 def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Iterator[tuple[str, int, int]]:
     """Write pools/PART-POOL.arrow, its documents sorted by doc_id; give (part, pool, pass) for every pass over it."""
     (part, pool), references = element
-    with _reported(plan):
+    with reported(plan.scratch, plan.out):
         table = pa.concat_tables([_read_arrow(plan.scratch, reference) for reference in sorted(references)])
         _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table.sort_by("doc_id").combine_chunks())
     most = np.ceil(plan.parts[part].passes * max(table["repeat"].to_numpy()))
@@ -193,7 +160,7 @@ def build_instances(element: tuple[str, int, int], plan: Plan) -> Iterator[tuple
     part, pool, passed = element
     files, passes = plan.parts[part].files, plan.parts[part].passes
     path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{passed:04d}.arrow"
-    with _reported(plan):
+    with reported(plan.scratch, plan.out):
         documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
         table = pa.concat_tables(build_pass(documents, plan.config, plan.control, passes, passed)).combine_chunks()
         place = table["place"].to_numpy()
@@ -220,8 +187,8 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     schema = shard_schema(control.vocab_size, config.sentence_task)
     path = plan.out / part / f"shard-{number:05d}-of-{plan.parts[part].files:05d}.parquet"
     statistics: dict[str, int] = {}
-    with _reported(plan):
-        with _replaced(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with reported(plan.scratch, plan.out):
+        with replaced(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for low, high in pairwise(limits):
                 slices = [_read_places(plan.scratch, reference, low, high) for reference in references]
                 table = pa.concat_tables(
@@ -231,7 +198,7 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
                 writer.write_table(table.select(schema.names).combine_chunks(), row_group_size=GROUP_ROWS)
                 for name, count in count_rows(table, control).items():
                     statistics[name] = statistics.get(name, 0) + count
-        _write_json(plan.scratch / "statistics" / f"shard-{part}-{number:05d}.json", {part: statistics})
+        write_json(plan.scratch / "statistics" / f"shard-{part}-{number:05d}.json", {part: statistics})
 
 
 def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
@@ -257,36 +224,9 @@ def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@contextmanager
-def _reported(plan: Plan) -> Iterator[None]:
-    """Errors that a person can act on reach the stage."""
-    try:
-        with explained(plan.out):
-            yield
-    except BertError as error:
-        leave_note(plan.scratch, error)
-        raise
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A temporary name in the same folder; afterwards the file has its own, or is gone if there was an error."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    with _replaced(path) as temporary:
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-
-
 def _write_arrow(path: Path, table: pa.Table) -> None:
     with (
-        _replaced(path) as temporary,
+        replaced(path) as temporary,
         pa.OSFile(str(temporary), "wb") as sink,
         pa.ipc.new_file(sink, table.schema) as w,
     ):

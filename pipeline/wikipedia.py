@@ -1,40 +1,27 @@
-"""Wikipedia's XML dumps: reading pages, and the stage that turns articles into plain documents.
+"""Wikipedia's XML dumps: reading their pages.
 
     read_pages     every page of a dump file (.bz2 with any number of streams, .gz or plain; UTF-8 or UTF-16)
     read_site      what the file says of its wiki
-    extract_text   the stage behind `S_text` of kind wikipedia
+    dump_files     the files of a folder that make up a dump
 
 All export schemas (0.3–0.11) are read alike. A file that is cut off or broken gives its whole pages and then an error:
-it is never taken for a shorter dump.
+it is never taken for a shorter dump. `pipeline.dump_parts` reads one file in parallel, with the same parser.
 """
 
-import bz2
 import gzip
+import re
 import zlib
-from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from xml.parsers import expat
 
-from pipeline import progress
-from pipeline.config import WikipediaTextConfig
+from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.errors import SourceError
-from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
-from pipeline.stage import Stage
-from pipeline.wikitext import Site, is_disambiguation, redirect_target, to_text
+from pipeline.wikitext import Site, redirect_target
 
-STAGE = Stage(
-    name="wikipedia_text",
-    function="pipeline.wikipedia:extract_text",
-    version="2",
-    sources=("pipeline/wikipedia.py", "pipeline/wikitext*.py", "pipeline/templates/*.toml", "pipeline/schemas.py"),
-)
-
-LICENCE = "CC-BY-SA-4.0"
 CHUNK_BYTES = 1 << 20
 MAX_PAGE_CHARACTERS = 64 << 20
 """Of one page; MediaWiki's own limit is 2 MiB of text."""
@@ -66,6 +53,14 @@ class Page:
 Heard = Callable[[int], None]
 
 
+class BrokenDump(Exception):
+    """What is wrong with a dump, and where; it becomes a SourceError that names the file and its last whole page."""
+
+    def __init__(self, what: str, todo: str = "Fetch the file again; its size and checksum stand on the dump's page."):
+        super().__init__(what)
+        self.todo = todo
+
+
 def read_pages(path: Path | str, heard: Heard | None = None) -> Iterator[Page]:
     """Yield the pages of a dump file in the file's order.
 
@@ -73,19 +68,24 @@ def read_pages(path: Path | str, heard: Heard | None = None) -> Iterator[Page]:
     off or broken (names file, offset and last whole page), has a document type, or holds a page beyond all bounds.
     """
     path = Path(path)
-    reader = _Reader(path)
+    reader = XmlReader()
     last: Page | None = None
     try:
-        for chunk in _chunks(path, heard):
+        for chunk in chunks(path, heard):
             reader.feed(chunk)
             for last in reader.take():
                 yield last
         reader.close()
-    except _Broken as error:
+    except BrokenDump as error:
         for last in reader.take():
             yield last
-        where = f"the last whole page is {last.title!r} (id {last.page_id})" if last else "no whole page comes before"
-        raise SourceError(f"{path.name}: {error}; {where}", error.todo) from error
+        raise broken(path, error, last) from error
+
+
+def broken(path: Path, error: BrokenDump, last: Page | None) -> SourceError:
+    """The error that a person gets: file, what is wrong and where, the last whole page before it."""
+    where = f"the last whole page is {last.title!r} (id {last.page_id})" if last else "no whole page comes before"
+    return SourceError(f"{path.name}: {error}; {where}", error.todo)
 
 
 def read_site(path: Path | str) -> Site:
@@ -94,18 +94,18 @@ def read_site(path: Path | str) -> Site:
     SourceError as for `read_pages`, only for what comes before the first page.
     """
     path = Path(path)
-    reader = _Reader(path)
+    reader = XmlReader()
     try:
-        for chunk in _chunks(path, None):
+        for chunk in chunks(path, None):
             try:
                 reader.feed(chunk)
-            except _Broken:
+            except BrokenDump:
                 if not reader.began:
                     raise
             if reader.began:
                 return reader.site
         reader.close()
-    except _Broken as error:
+    except BrokenDump as error:
         raise SourceError(f"{path.name}: {error}", error.todo) from error
     return reader.site
 
@@ -113,13 +113,7 @@ def read_site(path: Path | str) -> Site:
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Broken(Exception):
-    def __init__(self, what: str, todo: str = "Fetch the file again; its size and checksum stand on the dump's page."):
-        super().__init__(what)
-        self.todo = todo
-
-
-def _chunks(path: Path, heard: Heard | None) -> Iterator[bytes]:
+def chunks(path: Path, heard: Heard | None) -> Iterator[bytes]:
     """The decompressed bytes, in pieces of bounded size whatever the file claims."""
     try:
         with path.open("rb") as file:
@@ -140,31 +134,11 @@ def _chunks(path: Path, heard: Heard | None) -> Iterator[bytes]:
 
 
 def _bz2_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """All streams of the file; what lies between or after them must be a stream too."""
-    decompressor = bz2.BZ2Decompressor()
-    data = b""
-    while True:
-        if decompressor.eof:
-            data = decompressor.unused_data or file.read(CHUNK_BYTES)
-            if not data:
-                return
-            if len(data) < 4:
-                data += file.read(CHUNK_BYTES)
-            if not data.startswith(b"BZh"):
-                raise _Broken(f"no bzip2 stream, but something else, at byte {file.tell() - len(data):,}")
-            decompressor = bz2.BZ2Decompressor()
-        elif decompressor.needs_input:
-            data = file.read(CHUNK_BYTES)
-            if not data:
-                raise _Broken(f"cut off: its compressed data ends at byte {file.tell():,} in the middle of a stream")
-        else:
-            data = b""
-        try:
-            chunk = decompressor.decompress(data, CHUNK_BYTES)
-        except (OSError, ValueError) as error:
-            raise _Broken(f"damaged: {error}, before byte {file.tell():,}") from error
-        if chunk:
-            yield chunk
+    try:
+        for block in blocks(file):
+            yield from block.pieces
+    except BrokenBz2 as error:
+        raise BrokenDump(str(error)) from error
 
 
 def _gzip_chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -173,31 +147,41 @@ def _gzip_chunks(file: IO[bytes]) -> Iterator[bytes]:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
     except EOFError as error:
-        raise _Broken(f"cut off: its compressed data ends at byte {file.tell():,}") from error
+        raise BrokenDump(f"cut off: its compressed data ends at byte {file.tell():,}") from error
     except (OSError, zlib.error) as error:
-        raise _Broken(f"damaged: {error}, before byte {file.tell():,}") from error
+        raise BrokenDump(f"damaged: {error}, before byte {file.tell():,}") from error
 
 
 # ── XML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Reader:
-    """Feeds an expat parser and gathers the pages that are complete."""
+class Enough(Exception):
+    """A page begins at or after the reader's limit."""
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self.site = Site()
-        self.began = False
+
+class XmlReader:
+    """Feeds an expat parser and gathers the pages that are complete.
+
+    To read pages from the middle of a dump, give the site and feed `<mediawiki>` first.
+    """
+
+    def __init__(self, site: Site | None = None) -> None:
+        self.site = site or Site()
+        self.began = site is not None
         """whether the first page, and so the end of the siteinfo, was seen"""
-        self._namespaces: dict[int, str] = {}
+        self.fed = 0
+        """bytes so far"""
+        self.limit: int | None = None
+        """a page that begins at this byte or later ends the reading: `feed` raises Enough"""
+        self.next_page: int | None = None
+        """where the page begins that did so"""
         self._language = ""
-        self._prefixes: dict[str, int] = {}
+        self._prefixes = _prefixes(self.site)
         self._said: dict[str, str] = {}
         self._pages: list[Page] = []
         self._path: list[str] = []
         self._text: list[str] | None = None
         self._size = 0
-        self._fed = 0
         self._page: dict[str, str] = {}
         self._slot: dict[str, str] = {}
         self._key = ""
@@ -210,17 +194,20 @@ class _Reader:
         self._parser.StartDoctypeDeclHandler = self._doctype
 
     def feed(self, chunk: bytes) -> None:
-        self._fed += len(chunk)
+        """Parse more bytes. Raises BrokenDump, or Enough at the limit; pages that are whole by then can be taken."""
+        self.fed += len(chunk)
         self._parse(chunk, final=False)
-        if self._fed - self._parser.CurrentByteIndex > MAX_TOKEN_BYTES:
-            raise _Broken(
+        if self.fed - self._parser.CurrentByteIndex > MAX_TOKEN_BYTES:
+            raise BrokenDump(
                 f"one tag is larger than {MAX_TOKEN_BYTES >> 20} MiB, at byte {self._parser.CurrentByteIndex:,}"
             )
 
     def close(self) -> None:
+        """The file ends here. Raises BrokenDump where the XML does not."""
         self._parse(b"", final=True)
 
     def take(self) -> list[Page]:
+        """The pages that became whole since the last call."""
         pages, self._pages = self._pages, []
         return pages
 
@@ -230,13 +217,13 @@ class _Reader:
         except expat.ExpatError as error:
             where = f"byte {self._parser.ErrorByteIndex:,} of the XML"
             if final:
-                raise _Broken(f"cut off: the XML ends at {where} without </mediawiki>") from error
-            raise _Broken(f"no valid XML at {where}: {expat.ErrorString(error.code)}") from error
+                raise BrokenDump(f"cut off: the XML ends at {where} without </mediawiki>") from error
+            raise BrokenDump(f"no valid XML at {where}: {expat.ErrorString(error.code)}") from error
         except (UnicodeError, LookupError, ValueError) as error:
-            raise _Broken(f"no valid XML: {error}") from error
+            raise BrokenDump(f"no valid XML: {error}") from error
 
-    def _broken(self, what: str) -> _Broken:
-        return _Broken(
+    def _broken(self, what: str) -> BrokenDump:
+        return BrokenDump(
             f"{what}, at byte {self._parser.CurrentByteIndex:,} of the XML", "Check where the file comes from."
         )
 
@@ -260,6 +247,9 @@ class _Reader:
             elif name == "namespace":
                 self._key = f"namespace {attributes.get('key', '')}"
         elif name == "page":
+            if self.limit is not None and parent == "mediawiki" and self._parser.CurrentByteIndex >= self.limit:
+                self.next_page = self._parser.CurrentByteIndex
+                raise Enough
             self._page = {}
             self._describe_site()
         elif name == "redirect" and parent == "page":
@@ -315,7 +305,7 @@ class _Reader:
             language=self._language,
             namespaces=tuple(sorted(namespaces.items())),
         )
-        self._prefixes = {**_PREFIXES, **{name.lower(): number for number, name in namespaces.items() if name}}
+        self._prefixes = _prefixes(self.site)
 
     def _finished(self) -> Page:
         said = self._page
@@ -363,6 +353,10 @@ _PREFIXES = {
 """English namespaces, for old dumps whose pages and siteinfo name none."""
 
 
+def _prefixes(site: Site) -> dict[str, int]:
+    return {**_PREFIXES, **{name.lower(): number for number, name in site.namespaces if name}}
+
+
 def _wiki_of(base: str) -> str:
     """https://bg.wikipedia.org/wiki/… → bgwiki; "" for any other address."""
     parts = (urlsplit(base).hostname or "").split(".")
@@ -378,107 +372,30 @@ def _wiki_of(base: str) -> str:
     return parts[-3].replace("-", "_") + ("wiki" if parts[-2] == "wikipedia" else parts[-2])
 
 
-# ── the stage ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: Path) -> dict[str, Any]:
-    """Write the articles of the dump in `inputs["dump"]`, by page id, and dropped.json.
-
-    Articles are pages of namespace 0 that are no redirects, no disambiguation pages and have prose. SourceError for a
-    broken file or a folder without a dump; then nothing is complete.
-    """
-    files, ignored = _dump_files(inputs["dump"])
-    total = sum(path.stat().st_size for path in files)
-    dropped: Counter[str] = Counter()
-    seen: set[int] = set()
-    rows: list[tuple[int, dict[str, Any]]] = []
-    pages = characters = finished = 0
-    site = Site()
-    for path in files:
-        site = read_site(path)
-        wiki = site.name or config.source
-
-        for page in read_pages(path, _reporter(finished, total)):
-            pages += 1
-            reason, text = _article(page, site)
-            if not reason and page.page_id in seen:
-                reason = "duplicate_page_id"
-            if reason:
-                dropped[reason] += 1
-                continue
-            seen.add(page.page_id)
-            characters += len(page.text)
-            rows.append((page.page_id, _row(page, text, wiki, site, config)))
-        finished += path.stat().st_size
-    rows.sort(key=lambda row: row[0])
-    kept = write_parts((row for _, row in rows), TEXT_SCHEMA, out)
-    count = write_dropped(out, pages, kept, dropped)
-    return {
-        **describe_lengths(array("q", (len(row["text"]) for _, row in rows))),
-        **count,
-        "wiki": site.name,
-        "files": len(files),
-        "ignored_files": ignored,
-        "wikitext_characters_millions": round(characters / 1e6, 6),
-        "sample": [row["title"] for _, row in rows[:5]],
-    }
-
-
-def _reporter(before: int, total: int) -> Heard:
-    return lambda done: progress.report(before + done, total, "bytes")
-
-
-def _article(page: Page, site: Site) -> tuple[str, str]:
-    """(why the page is dropped, or "", its prose)"""
-    if page.namespace != 0:
-        return "other_namespace", ""
-    if page.redirect is not None:
-        return "redirect", ""
-    if page.model != "wikitext":
-        return "other_model", ""
-    if page.deleted:
-        return "deleted", ""
-    if not page.text.strip():
-        return "empty", ""
-    if is_disambiguation(page.text, site, page.title):
-        return "disambiguation", ""
-    text = to_text(page.text, site)
-    return ("" if text else "no_prose"), text
-
-
-def _row(page: Page, text: str, wiki: str, site: Site, config: WikipediaTextConfig) -> dict[str, Any]:
-    address = site.base.rpartition("/")[0]
-    return {
-        "doc_id": f"{wiki}:{page.page_id}",
-        "source": config.source,
-        "title": page.title,
-        "url": f"{address}/{quote(page.title.replace(' ', '_'), safe=_URL_SAFE)}" if address else None,
-        "revision_id": str(page.revision_id) if page.revision_id is not None else None,
-        "language": config.language,
-        "licence": config.licence or LICENCE,
-        "date": page.timestamp[:10] or None,
-        "text": text,
-    }
-
-
-_URL_SAFE = "/:@!$*(),;'~"
-
-
-def _dump_files(folder: Path) -> tuple[list[Path], list[str]]:
-    """(the XML files below the folder by name, numbers as numbers; names of the others)"""
-    names = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+def dump_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(the XML files below the folder by name, numbers as numbers; the other files). SourceError: there is no dump."""
+    names = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    names.sort(key=lambda path: (_numeric(path.relative_to(folder).as_posix()), path.as_posix()))
     files = [path for path in names if _is_dump(path)]
     if not files:
         held = ", ".join(path.name for path in names[:5]) or "nothing"
         raise SourceError(f"there is no XML dump among the files ({held})", "Name a dump, as pages-articles.xml.bz2.")
-    return files, [path.name for path in names if path not in set(files)]
+    return files, [path for path in names if path not in set(files)]
+
+
+def _numeric(name: str) -> list[tuple[int, str]]:
+    """`p9` comes before `p10`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _is_dump(path: Path) -> bool:
     """Whether it looks like an XML dump: by its content, and if that is damaged, by its name."""
     try:
-        start = next(_chunks(path, None), b"")[:400]
-    except _Broken:
+        start = next(chunks(path, None), b"")[:400]
+    except BrokenDump:
         return ".xml" in path.name
     return (
         start.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").startswith((b"<mediawiki", b"<?xml", b"<page"))

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import progress, shards
+from pipeline.common_beam import pipeline_options
 from pipeline.config import ShardsConfig
 from pipeline.errors import BertError, DataError, RecipeError, StoreError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.settings import BeamSettings
 from pipeline.shard_schema import shard_schema
 from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
-from pipeline.shards_beam import pipeline_options
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
 
 WORDS = [f"{a}{b}{c}" for a in "bdgklmnprst" for b in "aeiou" for c in ("", "n", "s")]

@@ -1,51 +1,15 @@
+"""Reading dumps: every notation and packing gives the same pages, and what is broken is named."""
+
 import bz2
 import gzip
-import json
 
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline import wikipedia
-from pipeline.config import WikipediaTextConfig
 from pipeline.errors import SourceError
-from pipeline.wikipedia import extract_text, read_pages, read_site
+from pipeline.wikipedia import dump_files, read_pages, read_site
 from tests.conftest import shared
-
-SITEINFO = """<siteinfo><sitename>Wikipedia</sitename><dbname>tlwiki</dbname>
-<base>https://tl.wikipedia.org/wiki/Unang_Pahina</base><namespaces><namespace key="-2">Midya</namespace>
-<namespace key="0" /><namespace key="6">Talaksan</namespace><namespace key="14">Kategorya</namespace></namespaces></siteinfo>"""
-
-
-def page(title, page_id, text, ns="<ns>0</ns>", head="", attributes='xml:space="preserve"', model="wikitext"):
-    return (
-        f"<page><title>{title}</title>{ns}<id>{page_id}</id>{head}<revision><id>{page_id}00</id>"
-        f"<parentid>5</parentid><timestamp>2024-02-29T23:59:59Z</timestamp><contributor><username>U</username><id>7</id>"
-        f"</contributor><model>{model}</model><format>text/x-wiki</format><text {attributes}>{text}</text></revision></page>"
-    )
-
-
-def dump(*pages, siteinfo=SITEINFO, version="0.11", end="</mediawiki>"):
-    start = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-{version}/" version="{version}" xml:lang="tl">'
-    return (start + siteinfo + "".join(pages) + end).encode()
-
-
-def write(folder, data, name="tlwiki-pages-articles.xml"):
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_bytes(data)
-    return path
-
-
-def extract(tmp_path, *datas, **config):
-    """(rows, statistics) of a folder of dumps"""
-    for number, data in enumerate(datas):
-        write(tmp_path / "dump", data, f"part{number}.xml")
-    out = tmp_path / "out"
-    out.mkdir()
-    statistics = extract_text({"dump": tmp_path / "dump"}, WikipediaTextConfig(source="wiki", **config), out)
-    assert json.loads((out / "dropped.json").read_text())["dropped"] == statistics["dropped"]
-    return pq.read_table(out / "part-00000.parquet").to_pylist(), statistics
-
+from tests.pipeline.dumps import dump, page, write
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,99 +97,20 @@ def test_a_damaged_stream_in_the_middle(tmp_path):
         list(read_pages(write(tmp_path, good + bytes(bad) + bz2.compress(b"</mediawiki>"))))
 
 
-# ── the stage ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def case(identity):
-    lines = shared("cases/dump.jsonl").read_text(encoding="utf-8").splitlines()
-    found = next(each for each in map(json.loads, lines) if each["id"] == identity)
-    xml = found["wikitext"]
-    return (xml if xml.startswith("<mediawiki") else f"<mediawiki>{xml}</mediawiki>").encode(), found["expect"]
-
-
-@pytest.mark.parametrize(
-    ("identity", "dropped"),
-    [
-        ("d01", {"empty": 1}),
-        ("d02", {"empty": 1}),
-        ("d03", {}),
-        ("d04", {}),
-        ("d05", {"deleted": 1}),
-        ("d06", {"redirect": 1}),
-        ("d08", {"other_namespace": 1}),
-        ("d09", {"other_namespace": 2}),
-        ("d10", {"other_model": 1}),
-        ("d11", {}),
-        ("d14", {}),
-    ],
-)
-def test_shared_cases(tmp_path, identity, dropped):
-    data, expected = case(identity)
-    rows, statistics = extract(tmp_path, data)
-    assert "\n".join(f"{row['title']}\t{row['text']}" for row in rows) == expected
-    assert statistics["dropped"] == dropped
-
-
-def test_rows_of_articles(tmp_path):
-    data = dump(
-        page("Zweite Seite?", 20, "Second.[[Talaksan:x|y]]"),
-        page("A &amp; B/C", 3, "First.\n\nMore."),
-        page("Kategorya:X", 4, "Text.", ns="<ns>14</ns>"),
-        page("R", 5, "#REDIRECT [[A]]", head='<redirect title="A" />'),
-        page("Old R", 6, "#REDIRECT [[A]]"),
-        page("Mercury", 7, "It may be:\n* a\n{{disambiguation}}"),
-        page("List", 8, "* a\n* b"),
-        page("A again", 3, "Text."),
-        page("Data", 9, "{}", model="json"),
-        page("Gone", 10, "", attributes='deleted="deleted"'),
-        page("Nothing", 11, " "),
-    )
-    rows, statistics = extract(tmp_path, data, language="tl")
-    assert [row["doc_id"] for row in rows] == ["tlwiki:3", "tlwiki:20"]
-    assert rows[0] == {
-        "doc_id": "tlwiki:3",
-        "source": "wiki",
-        "title": "A & B/C",
-        "url": "https://tl.wikipedia.org/wiki/A_%26_B/C",
-        "revision_id": "300",
-        "language": "tl",
-        "licence": "CC-BY-SA-4.0",
-        "date": "2024-02-29",
-        "text": "First.\n\nMore.",
-    }
-    assert rows[1]["text"] == "Second." and rows[1]["url"].endswith("/Zweite_Seite%3F")
-    assert statistics["dropped"] == {
-        "deleted": 1, "disambiguation": 1, "duplicate_page_id": 1, "empty": 1, "no_prose": 1, "other_model": 1,
-        "other_namespace": 1, "redirect": 2,
-    }  # fmt: skip
-    assert statistics["read"] == 11 == statistics["kept"] + sum(statistics["dropped"].values())
-
-
-def test_several_files_and_what_is_no_dump(tmp_path):
-    write(tmp_path / "dump", bz2.compress(b"600:1:A\n"), "index.txt.bz2")
-    rows, statistics = extract(tmp_path, dump(page("B", 100, "b")), dump(page("A", 9, "a")))
-    assert [row["title"] for row in rows] == ["A", "B"]
-    assert statistics["files"] == 2 and statistics["ignored_files"] == ["index.txt.bz2"]
+def test_files_of_a_dump_stand_in_numeric_order_and_others_are_told_apart(tmp_path):
+    for name in ("wiki2-p9p10.xml", "wiki1-p1p8.xml", "wiki10-p100p200.xml"):
+        write(tmp_path, dump(page("A", 1, "a")), name)
+    for name, data in {"SHA256SUMS": b"0 *wiki", "_SUCCESS": b"", "index.txt.bz2": bz2.compress(b"600:1:A\n")}.items():
+        write(tmp_path, data, name)
+    files, others = dump_files(tmp_path)
+    assert [path.name for path in files] == ["wiki1-p1p8.xml", "wiki2-p9p10.xml", "wiki10-p100p200.xml"]
+    assert sorted(path.name for path in others) == ["SHA256SUMS", "_SUCCESS", "index.txt.bz2"]
 
 
 def test_a_folder_without_a_dump(tmp_path):
-    write(tmp_path / "dump", b"no", "notes.txt")
+    write(tmp_path, b"no", "notes.txt")
     with pytest.raises(SourceError, match=r"no XML dump among the files \(notes.txt\)"):
-        extract(tmp_path)
-
-
-def test_a_truncated_dump_is_not_a_shorter_dump(tmp_path):
-    with pytest.raises(SourceError, match="cut off"):
-        extract(tmp_path, dump(page("A", 1, "a"), end=""))
-
-
-def test_old_dumps_without_namespaces(tmp_path):
-    data = dump(
-        page("A", 1, "Text.", ns=""), page("Kategorya:X", 2, "Text.", ns=""), page("User talk:X", 3, "Text.", ns=""),
-        version="0.3",
-    )  # fmt: skip
-    rows, statistics = extract(tmp_path, data)
-    assert [row["title"] for row in rows] == ["A"] and statistics["dropped"] == {"other_namespace": 2}
+        dump_files(tmp_path)
 
 
 # ── real dumps ───────────────────────────────────────────────────────────────────────────────────────────────────────

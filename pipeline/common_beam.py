@@ -1,0 +1,85 @@
+"""What our Beam pipelines share: options, files that appear whole, and errors that reach a person."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipeline.atomic import explained
+from pipeline.beam_process import leave_note
+from pipeline.errors import BertError, RecipeError
+from pipeline.settings import BeamSettings
+
+
+def pipeline_options(settings: BeamSettings, workers: int) -> PipelineOptions:
+    """Options of the named runner; those of the settings win over ours.
+
+    Raises:
+        RecipeError: multi_threading or DaskRunner, which lose data without an error.
+    """
+    local = settings.runner == "FnApiRunner"
+    ours = {
+        "direct_running_mode": "in_memory" if workers == 1 else "multi_processing",
+        "direct_num_workers": workers,
+    }
+    options = {**(ours if local else {}), **settings.options}
+    if options.get("direct_running_mode") == "multi_threading":
+        raise RecipeError(
+            "settings.yaml: beam.options.direct_running_mode: multi_threading loses elements silently (Beam 2.77)",
+            "Remove it: more than one worker then means multi_processing.",
+        )
+    if settings.runner.rpartition(".")[2].lower() == "daskrunner":
+        raise RecipeError(
+            "settings.yaml: beam.runner: DaskRunner reports success with missing output (Beam 2.77)",
+            "Use FnApiRunner, or a Flink, Spark or Dataflow runner.",
+        )
+    return PipelineOptions(flags=[], runner=settings.runner, **options)
+
+
+@contextmanager
+def reported(scratch: Path, out: Path) -> Iterator[None]:
+    """Errors that a person can act on reach the stage. `out` is named where the disk is full."""
+    try:
+        with explained(out):
+            yield
+    except BertError as error:
+        leave_note(scratch, error)
+        raise
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A temporary name in the same folder; afterwards the file has its own, or is gone if there was an error."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file that appears whole."""
+    with replaced(path) as temporary:
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+
+
+class Counting:
+    """Writes a growing number into a file, about once a second, for the process that waits."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, final: bool = False) -> None:
+        """`done` so far; a `final` one is always written."""
+        now = time.monotonic()
+        if final or now - self._last >= 1:
+            self._last = now
+            with replaced(self._path) as temporary:
+                temporary.write_text(str(done), encoding="ascii")
