@@ -137,6 +137,12 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_files", "There is at least one file.", "files"),
             _none("files_not_empty", "No file is empty.", "empty_files"),
             _none("files_are_what_they_say", "A .bz2, .gz, .zip or .whl begins as one.", "wrong_formats"),
+            _floor("has_dump", "A download from Wikimedia holds at least one XML file.", "dump_files"),
+            _none(
+                "checksums_as_declared",
+                "What was downloaded is, byte for byte, what the site or the recipe declares, and all of it.",
+                "wrong_checksums",
+            ),
         )
     ),
     "wikipedia_text": Suite(
