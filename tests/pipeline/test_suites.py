@@ -1,5 +1,6 @@
 """Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
 
+import hashlib
 import json
 import random
 import subprocess
@@ -61,7 +62,11 @@ def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
 def good_files(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "dump.xml.bz2").write_bytes(b"BZh91AY")
     (folder / "notes.txt").write_text("hello")
-    return FilesConfig.model_validate({"from": {"path": "somewhere"}}), {}
+    declared = [
+        {"name": path.name, "size_bytes": path.stat().st_size, "sha1": hashlib.sha1(path.read_bytes()).hexdigest()}
+        for path in folder.iterdir()
+    ]
+    return FilesConfig.model_validate({"from": {"wiki": "enwiki", "dump": "20260101"}}), {"files": declared}
 
 
 def text_rows(source: str, count: int) -> list[dict[str, Any]]:
@@ -339,6 +344,8 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_files": all_of(removed("dump.xml.bz2"), removed("notes.txt")),
         "files_not_empty": written("notes.txt", ""),
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
+        "has_dump": removed("dump.xml.bz2"),
+        "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
     },
     "wikipedia_text": TEXT_POISON
     | {
@@ -520,6 +527,21 @@ def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:
         assert failed("files", staged, config, {}) == {}
     (outside / "dump.bz2").write_bytes(b"html")
     assert set(failed("files", staged, config, {})) == {"files_are_what_they_say"}
+
+
+def test_downloads_are_all_that_was_declared_and_nothing_else(tmp_path: Path) -> None:
+    config, statistics = good_files(tmp_path)
+    (tmp_path / "more.txt").write_text("nobody said so")
+    (tmp_path / "notes.txt").unlink()
+    assert failed("files", tmp_path, config, statistics) == {"checksums_as_declared": "2"}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "tales.txt").write_text("hello")
+    sha256 = hashlib.sha256(b"hello").hexdigest()
+    url = FilesConfig.model_validate({"from": {"url": "https://a.example/tales.txt", "sha256": sha256}})
+    said = {"files": [{"name": "tales.txt", "size_bytes": 5, "sha256": sha256}]}
+    assert failed("files", tmp_path / "one", url, said) == {}
+    (tmp_path / "one" / "tales.txt").write_text("hallo")
+    assert failed("files", tmp_path / "one", url, said) == {"checksums_as_declared": "1"}
 
 
 @pytest.mark.parametrize(
