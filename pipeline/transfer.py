@@ -46,7 +46,8 @@ MARGIN_BYTES = 256 << 20
 class Patience:
     """How long a server is given. Attempts count while they bring nothing new: a file that grows is never given up."""
 
-    attempts: int = 6
+    attempts: int = 8
+    """for a file: four minutes in all, while a router starts anew"""
     page_attempts: int = 3
     """for a page of a few bytes; fewer, so that a machine without a network says so soon"""
     pause_seconds: float = 2.0

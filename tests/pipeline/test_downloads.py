@@ -104,7 +104,7 @@ def test_a_stalled_connection_is_given_up_and_taken_up(site):
 
 def test_a_server_that_accepts_and_never_answers(site):
     site.always["/a.bz2"] = lambda handler: handler.server.ended.wait(20)
-    with pytest.raises(Unreachable, match=r"no answer \(.*not a byte in 0\.3 seconds|timed out"):
+    with pytest.raises(Unreachable, match=r"no answer \(not a byte in 0\.3 seconds\)"):
         get(wanted(site))
 
 
@@ -117,9 +117,9 @@ def test_server_errors_and_too_many_requests_are_waited_out(site):
         get(wanted(site, "b.bz2"))
 
 
-@pytest.mark.parametrize("after", [1, http_date])
+@pytest.mark.parametrize("after", [lambda: 1, lambda: http_date(2)], ids=["seconds", "date"])
 def test_retry_after_is_honoured(site, after):
-    site.script["/a.bz2"] = [status(429, Retry_After=after if after == 1 else after(2))]
+    site.script["/a.bz2"] = [status(429, Retry_After=after())]
     began = time.monotonic()
     assert get(wanted(site)) == [DATA]
     assert 0.9 < time.monotonic() - began < 4
@@ -324,6 +324,18 @@ def test_a_killed_process_loses_nothing(site):
     fetched = fetch([file], downloads.anywhere)
     assert fetched.paths[0].read_bytes() == DATA and fetched.bytes == 100_000
     assert asked_from(site) == [0, 200_000]
+
+
+def test_ctrl_c_does_not_wait_for_a_stalled_connection(site):
+    file = wanted(site)
+    site.script["/a.bz2"] = [stall(200_000)]
+    with child(file) as process:
+        until(lambda: transfer.length(partial_of(file)) == 200_000)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    assert time.monotonic() - began < 5 and process.returncode != 0
+    assert get(file) == [DATA] and asked_from(site) == [0, 200_000]
 
 
 def test_a_partial_file_goes_on_from_another_mirror(site):
