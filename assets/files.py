@@ -11,20 +11,27 @@ from pipeline.store import Record
 
 
 def metadata(record: Record, folder: Path) -> Metadata:
-    """Every file with its size and digest, and whether it is stored or only referenced."""
+    """Where the files come from, how fast they came, and every file with its size and digests."""
+    statistics = record.body["statistics"]
     listed = open_store().manifest(record.stage, record.version)["files"]
+    declared = {file["name"]: file for file in statistics["files"]}
+    checksum = statistics.get("checksum", "")
     table = [
         dg.TableRecord(
             {
                 "file": file["path"],
                 "megabytes": round(file["size_bytes"] / 1e6, 3),
                 "sha256": file["sha256"],
+                "declared": f"{checksum} {declared[file['path']][checksum]}" if checksum else "",
                 "kept": "referenced" if file.get("referenced") else "stored",
             }
         )
         for file in listed
     ]
-    return {**numbers(record.body["statistics"]), "files": dg.MetadataValue.table(table)}
+    shown = {**numbers(statistics), "files": dg.MetadataValue.table(table)}
+    if "url" in statistics:
+        shown["url"] = dg.MetadataValue.url(statistics["url"])
+    return shown
 
 
 WIRING = Wiring(

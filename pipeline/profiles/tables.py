@@ -14,11 +14,15 @@ from pipeline.config import (
     DocumentsConfig,
     FilesConfig,
     PathFrom,
+    UrlFrom,
     VocabularyConfig,
+    WikimediaFrom,
     WikipediaTextConfig,
 )
+from pipeline.downloads import digest_of
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
 
 MAGIC = {".bz2": b"BZh", ".gz": b"\x1f\x8b", ".zip": b"PK", ".whl": b"PK", ".xz": b"\xfd7zXZ\x00", ".parquet": b"PAR1"}
@@ -36,11 +40,39 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
     else:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
         sizes = [path.stat().st_size for path in paths]
+    wikimedia = isinstance(config.from_, WikimediaFrom)
+    empty = [path for path, size in zip(paths, sizes, strict=True) if not size]
+    wrong = [path for path in paths if _is_something_else(path)]
     return {
         "files": len(paths),
-        "empty_files": sizes.count(0),
-        "wrong_formats": sum(map(_is_something_else, paths)),
+        "empty_files": len(empty),
+        "empty_names": _named(empty),
+        "wrong_formats": len(wrong),
+        "wrong_names": _named(wrong),
+        "dump_files": sum(".xml" in path.name for path in paths) if wikimedia else DOES_NOT_APPLY,
+        "wrong_checksums": _wrong_checksums(paths, statistics["files"])
+        if wikimedia or isinstance(config.from_, UrlFrom)
+        else DOES_NOT_APPLY,
     }
+
+
+def _named(paths: list[Path], most: int = 3) -> str:
+    """The names of the first few, for a person."""
+    return ", ".join(path.name for path in paths[:most]) + (
+        f" and {len(paths) - most} more" if len(paths) > most else ""
+    )
+
+
+def _wrong_checksums(paths: list[Path], declared: list[dict[str, Any]]) -> int:
+    """Files that are not what was declared of them, those that are missing, and those that nobody declared."""
+    there = {path.name: path for path in paths}
+    wrong = set(there) ^ {entry["name"] for entry in declared}
+    for entry in declared:
+        path = there.get(entry["name"])
+        algorithm = "sha1" if "sha1" in entry else "sha256"
+        if path is not None and digest_of(path, algorithm) != entry[algorithm]:
+            wrong.add(path.name)
+    return len(wrong)
 
 
 def _local(config: FilesConfig, name: str) -> Path:

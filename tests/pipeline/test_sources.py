@@ -1,4 +1,3 @@
-import bz2
 import functools
 import hashlib
 import http.server
@@ -15,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
-from pipeline import downloads, sources, wikimedia
+from pipeline import sources, transfer, wheels
 from pipeline.config import FilesConfig, From
 from pipeline.errors import SourceError, StoreError
 from pipeline.manifest import list_files
+from pipeline.transfer import Patience
 
 DATA = b"Once upon a time there was a tailor.\n" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -36,7 +36,7 @@ def fetch(out, **words):
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(downloads, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(transfer, "PATIENCE", Patience(pause_seconds=0.01))
     return tmp_path / "home"
 
 
@@ -50,11 +50,7 @@ def site(tmp_path):
     class Handler(http.server.SimpleHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
-            if self.path.startswith("/away/"):
-                self.send_response(302)
-                self.send_header("Location", "http://169.254.169.254/latest/meta-data")
-                self.end_headers()
-            elif self.path.startswith("/breaks/") and "Range" not in self.headers:
+            if self.path.startswith("/breaks/") and "Range" not in self.headers:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(DATA)))
                 self.end_headers()
@@ -317,92 +313,4 @@ def test_a_damaged_zip(tmp_path, wheel):
 
 def test_tags_of_a_platform_wheel():
     name = "gensim-4.4.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl"
-    assert downloads._tags(name) == ("cp311", "cp311", ["manylinux_2_24_x86_64", "manylinux_2_28_x86_64"])
-
-
-# ── Wikimedia ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def write_dump(folder, date, status="done", **changed):
-    """One finished multistream dump of two parts, laid out as the dump site does."""
-    day = folder / "tlwiki" / date
-    day.mkdir(parents=True)
-    entries = {}
-    for part in (10, 2):
-        name = f"tlwiki-{date}-pages-articles-multistream{part}.xml-p1p9.bz2"
-        data = bz2.compress(f"<mediawiki>{part}</mediawiki>".encode())
-        (day / name).write_bytes(data)
-        entries[name] = {"size": len(data), "url": "/x", "sha1": hashlib.sha1(data).hexdigest()} | changed
-    entries[f"tlwiki-{date}-pages-articles-multistream-index2.txt-p1p9.bz2"] = {"size": 1, "sha1": "0" * 40}
-    jobs = {"articlesmultistreamdump": {"status": status, "files": entries}}
-    (day / "dumpstatus.json").write_text(json.dumps({"version": "0.8", "jobs": jobs}))
-
-
-@pytest.fixture
-def dumps(site, monkeypatch):
-    folder, address, asked = site
-    monkeypatch.setattr(wikimedia, "SITE", address)
-    return folder, asked
-
-
-def test_latest_is_the_newest_finished_dump(tmp_path, dumps):
-    folder, asked = dumps
-    write_dump(folder, "20260101")
-    write_dump(folder, "20260201")
-    write_dump(folder, "20260301", status="in-progress")
-    resolved = sources.resolve(origin(wiki="tlwiki", dump="latest"))
-    names = [f"tlwiki-20260201-pages-articles-multistream{part}.xml-p1p9.bz2" for part in (2, 10)]
-    assert resolved["date"] == "20260201" and [each["name"] for each in resolved["files"]] == names
-    write_dump(folder, "20260401")  # appears between planning and fetching: not mixed in
-    statistics = fetch(tmp_path / "out", wiki="tlwiki", dump="latest")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
-    assert statistics["dump_date"] == "20260201" and statistics["file_count"] == 2
-    before = len(asked)
-    assert sources.resolve(origin(wiki="tlwiki", dump="20260201")) == resolved and len(asked) == before
-    assert sources.resolve(origin(wiki="tlwiki"), network=False) == resolved and len(asked) == before
-    assert sources.resolve(origin(wiki="tlwiki"))["date"] == "20260401"
-
-
-def test_offline_latest_is_the_newest_that_is_known(dumps, monkeypatch):
-    folder, _ = dumps
-    write_dump(folder, "20260101")
-    known = sources.resolve(origin(wiki="tlwiki"))
-    monkeypatch.setattr(wikimedia, "SITE", "http://127.0.0.1:9")
-    assert sources.resolve(origin(wiki="tlwiki")) == known
-    with pytest.raises(SourceError, match="can't be reached"):
-        sources.resolve(origin(wiki="otherwiki"))
-
-
-def test_a_date_that_was_removed_lists_those_left(dumps):
-    folder, _ = dumps
-    write_dump(folder, "20260101")
-    write_dump(folder, "20260201")
-    with pytest.raises(SourceError, match="20150101 of tlwiki is not on .*There are: 20260201, 20260101"):
-        sources.resolve(origin(wiki="tlwiki", dump="20150101"))
-
-
-def test_an_unfinished_dump_is_refused(dumps):
-    write_dump(dumps[0], "20260101", status="in-progress")
-    with pytest.raises(SourceError, match="20260101 of tlwiki is not finished"):
-        sources.resolve(origin(wiki="tlwiki", dump="20260101"))
-
-
-def test_a_file_with_another_checksum_is_refused(tmp_path, dumps):
-    folder, _ = dumps
-    write_dump(folder, "20260101")
-    name = "tlwiki-20260101-pages-articles-multistream2.xml-p1p9.bz2"
-    path = folder / "tlwiki" / "20260101" / name
-    path.write_bytes(path.read_bytes()[::-1])
-    with pytest.raises(SourceError, match=rf"{name} has the wrong SHA1"):
-        fetch(tmp_path / "out", wiki="tlwiki", dump="20260101")
-
-
-def test_hostile_entries_of_the_status_file(dumps):
-    write_dump(dumps[0], "20260101", sha1="../../etc")
-    with pytest.raises(SourceError, match="sha1 '../../etc'"):
-        sources.resolve(origin(wiki="tlwiki", dump="20260101"))
-
-
-def test_a_redirect_to_another_host_is_not_followed(dumps):
-    with pytest.raises(SourceError, match=r"leads to another host: http://169\.254"):
-        sources.resolve(origin(wiki="away", dump="20260101"))
+    assert wheels._tags(name) == ("cp311", "cp311", ["manylinux_2_24_x86_64", "manylinux_2_28_x86_64"])

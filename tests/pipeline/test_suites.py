@@ -1,5 +1,6 @@
 """Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
 
+import hashlib
 import json
 import random
 import subprocess
@@ -61,8 +62,15 @@ def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
 def good_files(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "dump.xml.bz2").write_bytes(b"BZh91AY")
     (folder / "notes.txt").write_text("hello")
-    older = {"date": "20260101", "size_bytes": 1000}
-    return FilesConfig.model_validate({"from": {"path": "somewhere"}}), {"size_bytes": 900, "older": older}
+    declared = [
+        {"name": path.name, "size_bytes": path.stat().st_size, "sha1": hashlib.sha1(path.read_bytes()).hexdigest()}
+        for path in folder.iterdir()
+    ]
+    return FilesConfig.model_validate({"from": {"wiki": "enwiki", "dump": "20260101"}}), {
+        "files": declared,
+        "size_bytes": 900,
+        "older": {"date": "20260101", "size_bytes": 1000},
+    }
 
 
 def text_rows(source: str, count: int) -> list[dict[str, Any]]:
@@ -341,6 +349,8 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_files": all_of(removed("dump.xml.bz2"), removed("notes.txt")),
         "files_not_empty": written("notes.txt", ""),
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
+        "has_dump": removed("dump.xml.bz2"),
+        "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
         "not_much_smaller": lambda folder, statistics: statistics.update(size_bytes=899),
     },
     "wikipedia_text": TEXT_POISON
@@ -525,6 +535,15 @@ def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
     assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
 
 
+def test_files_that_fail_are_named(tmp_path: Path) -> None:
+    config, statistics = good_files(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "fake.gz").write_text("no gzip")
+    told = failed("files", tmp_path, config, statistics)
+    assert told["files_not_empty"] == "1 (empty_names notes.txt)"
+    assert told["files_are_what_they_say"] == "1 (wrong_names fake.gz)"
+
+
 def test_without_an_older_dump_there_is_nothing_to_compare(tmp_path: Path) -> None:
     config, statistics = good_files(tmp_path)
     del statistics["older"]
@@ -542,6 +561,21 @@ def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:
         assert failed("files", staged, config, {}) == {}
     (outside / "dump.bz2").write_bytes(b"html")
     assert set(failed("files", staged, config, {})) == {"files_are_what_they_say"}
+
+
+def test_downloads_are_all_that_was_declared_and_nothing_else(tmp_path: Path) -> None:
+    config, statistics = good_files(tmp_path)
+    (tmp_path / "more.txt").write_text("nobody said so")
+    (tmp_path / "notes.txt").unlink()
+    assert failed("files", tmp_path, config, statistics) == {"checksums_as_declared": "2"}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "tales.txt").write_text("hello")
+    sha256 = hashlib.sha256(b"hello").hexdigest()
+    url = FilesConfig.model_validate({"from": {"url": "https://a.example/tales.txt", "sha256": sha256}})
+    said = {"files": [{"name": "tales.txt", "size_bytes": 5, "sha256": sha256}]}
+    assert failed("files", tmp_path / "one", url, said) == {}
+    (tmp_path / "one" / "tales.txt").write_text("hallo")
+    assert failed("files", tmp_path / "one", url, said) == {"checksums_as_declared": "1"}
 
 
 @pytest.mark.parametrize(
