@@ -53,7 +53,8 @@ class ValidationFailed(BertError):
     def __init__(self, node: "Node", results: list[dict[str, Any]], rejected: str) -> None:
         failed = critical_failures(results)
         table = "\n".join(
-            f"    {r['name']}: {r['observed']} (expected {r['expected']}). {r['description']}" for r in failed
+            f"    {r['name']}: {r['observed']} (expected {r['expected']}). {r['description']}".rstrip(". ")
+            for r in failed
         )
         super().__init__(
             f"{node.path}: {len(failed)} critical check(s) failed, nothing was published\n{table}",

@@ -57,7 +57,7 @@ def test_status_tells_what_failed_and_how_to_accept_it(store: Store, monkeypatch
     nodes = chain()
     failed = CheckResult("long_enough", False, "critical", "9", "≥ 10", "It is long enough.")
     monkeypatch.setattr(suites, "validate", lambda *_: [failed])
-    with pytest.raises(ValidationFailed, match=r"long_enough: 9 \(expected ≥ 10\). It is long enough."):
+    with pytest.raises(ValidationFailed, match=r"long_enough: 9 \(expected ≥ 10\). It is long enough"):
         build.build(store, nodes["words"])
     (planned, *_) = plan(store, nodes)
     assert planned.state == WILL_RUN
