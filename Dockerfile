@@ -1,7 +1,7 @@
 # The demo in a container:  docker build -t bertworks . && docker run --rm -v bert:/bert -p 3000:3000 bertworks
 FROM python:3.11-slim
 WORKDIR /bertworks
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make git && rm -rf /var/lib/apt/lists/*
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make git gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 COPY requirements.lock ./
 # torch comes as the CUDA build; a small image names PyTorch's CPU index:  --build-arg TORCH_INDEX=URL
 ARG TORCH_INDEX=""

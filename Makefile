@@ -7,7 +7,7 @@ LOCKS := requirements.lock requirements-dev.lock
 .PHONY: demo test test-demo lint ui bench env dev browser clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
-$(VENV)/.runtime: requirements.lock pyproject.toml
+$(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v == (3, 11) else f"bertworks needs Python 3.11, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 …")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock

@@ -256,10 +256,12 @@ def extract_part(plan: Plan, reading: Reading, site: Site, rules: Rules) -> None
 
 def prose(wikitext: str, title: str, site: Site, rules: Rules) -> tuple[str, str]:
     """(why the article is dropped, or "", its prose)"""
-    if is_disambiguation(wikitext, site, title):
+    if is_disambiguation("", site, title):
         return "disambiguation", ""
-    text = to_text(wikitext, site, rules)
-    return ("" if text else "no_prose"), text
+    text = to_text(wikitext, site, rules)  # "" for what the page itself says is one
+    if text:
+        return "", text
+    return ("disambiguation" if is_disambiguation(wikitext, site) else "no_prose"), ""
 
 
 class _WithoutRule:

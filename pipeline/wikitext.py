@@ -12,13 +12,17 @@ What is removed leaves a HOLE, one character, and white space and punctuation ar
 (`_close_holes`): a rule for all parentheses or all spaces would damage what the author wrote.
 """
 
+import hashlib
 import html
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from html.entities import html5
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 
 from pipeline import wikitext_names as words
 from pipeline.wikitext_functions import HIDE, SHOW
@@ -88,11 +92,21 @@ def to_text(wikitext: str, site: Site | None = None, rules: Rules | None = None)
 
 @cache
 def _scanner() -> Callable[[str, _Names, Rules], str]:
-    """The compiled twin of `prose` where it was built, which needed a C compiler; else `prose` itself."""
+    """The compiled twin of `prose` where it was built, which needed a C compiler; else `prose` itself.
+
+    One that was built from other sources might give other text, so it is not taken, with a warning.
+    """
     try:
-        from pipeline.wikitext_scan import prose as compiled
+        wikitext_scan = import_module("pipeline.wikitext_scan")
     except ImportError:
         return prose
+    read = [Path(__file__).with_name(name).read_bytes() for name in ("wikitext.py", "wikitext_scan.pyx")]
+    if hashlib.sha256(b"".join(read)).hexdigest() != wikitext_scan.SOURCES:
+        warnings.warn(
+            "the compiled scanner is older than its source: pip install --editable . (or make env)", stacklevel=1
+        )
+        return prose
+    compiled: Callable[[str, _Names, Rules], str] = wikitext_scan.prose
     return compiled
 
 
@@ -121,7 +135,7 @@ def is_disambiguation(wikitext: str, site: Site | None = None, title: str = "") 
     if title.endswith(words.DISAMBIGUATION_TITLE) or "__DISAMBIG__" in wikitext:
         return True
     marks = _names(site).disambiguation
-    return any(name.replace("_", " ").strip().lower() in marks for name in _TEMPLATE_NAME.findall(wikitext))
+    return any(name.replace("_", " ").strip().lower() in marks for name in set(_TEMPLATE_NAME.findall(wikitext)))
 
 
 _TEMPLATE_NAME = re.compile(r"\{\{\s*([^\[\]{}|<\n]{2,80})")

@@ -18,7 +18,18 @@ cdef extern from "Python.h":
     bint Py_UNICODE_ISALNUM(Character character)
     bint Py_UNICODE_ISDIGIT(Character character)
 
+cdef extern from *:
+    """
+    #ifndef SOURCES
+    #define SOURCES ""
+    #endif
+    """
+    const char *_SOURCES "SOURCES"
+
 from pipeline import wikitext as python
+
+SOURCES = (<bytes> _SOURCES).decode("ascii")
+"""Digest of what this was built from; see setup.py."""
 
 cdef enum:
     HOLE = 1
@@ -325,6 +336,17 @@ cdef int put_link(Buffer out, const Character *s, Py_ssize_t start, Py_ssize_t b
     return out.put_text(python._link(text_of(s + start, end - start), names))
 
 
+cdef int put_template(Buffer out, const Character *s, Py_ssize_t start, Py_ssize_t end, rules, dict known) except -1:
+    """The text of a template without brackets inside; `known` says of most names at once that they have no words."""
+    cdef Py_ssize_t bar = start
+    while bar < end and s[bar] != 124 and s[bar] != 58:
+        bar += 1
+    if (bar == end or s[bar] == 124) and known.get(text_of(s + start, bar - start)) is False:
+        return out.put(HOLE)
+    value = rules.expand(text_of(s + start, end - start))
+    return out.put_text(value) if value else out.put(HOLE)
+
+
 cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
     """`pipeline.wikitext._cut_nested`."""
     cdef const Character *s = source.at
@@ -336,6 +358,7 @@ cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
     cdef Py_ssize_t too_deep = 0, count, ignored, opened, offset
     cdef Character c
     cdef str content
+    cdef dict without_words = rules.known
     while i < n:
         c = s[i]
         if not is_bracket(c) or i + 1 >= n or s[i + 1] != c:
@@ -360,11 +383,7 @@ cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
                 j += 1
             if j > i + 2 and j + 1 < n and s[j] == 125 and s[j + 1] == 125 and (j + 2 >= n or s[j + 2] != 125):
                 out.put_range(s + at, i - at)
-                value = rules.expand(text_of(s + i + 2, j - i - 2))
-                if value:
-                    out.put_text(value)
-                else:
-                    out.put(HOLE)
+                put_template(out, s, i + 2, j, rules, without_words)
                 i = at = j + 2
                 continue
         k = i + 2

@@ -81,12 +81,13 @@ class Rules:
         self._language = language
         self._added = Names(added)
         self._dump = dump
-        self._known: dict[str, Handler | _Wrapper | Literal[False]] = {}  # by name as pages write it
+        self.known: dict[str, Handler | _Wrapper | Literal[False]] = {}
+        """what names mean that were looked up, as pages write them; False: nothing"""
 
     def expand(self, content: str) -> str | None:
         """The wikitext that `{{content}}` stands for, arguments already expanded; None if it has no words to read."""
         name, bar, rest = content.partition("|")
-        meaning = self._known.get(name)
+        meaning = self.known.get(name)
         if meaning is None:
             meaning = self._meaning(name)
         if meaning is False:
@@ -109,13 +110,13 @@ class Rules:
         return known.find(name) is not None or known.find(target) is not None
 
     def _meaning(self, name: str) -> Handler | _Wrapper | Literal[False]:
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is None:
             known = self._find(normalised(name))
-            if len(self._known) >= _KNOWN_LIMIT:
-                self._known.clear()
+            if len(self.known) >= _KNOWN_LIMIT:
+                self.known.clear()
             if len(name) < 100:
-                self._known[name] = known
+                self.known[name] = known
         return known
 
     def _find(self, name: str) -> Handler | _Wrapper | Literal[False]:

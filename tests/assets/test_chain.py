@@ -337,7 +337,7 @@ def test_a_full_disk_is_one_message_that_names_the_way_out(tmp_path: Path) -> No
     mounted = (
         os.geteuid() == 0
         and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
         ).returncode
     )
     if not mounted:
