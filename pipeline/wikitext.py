@@ -56,6 +56,8 @@ class _Names:
     category: frozenset[str]
     language: str
     disambiguation: frozenset[str]
+    seen: dict[str, bool]
+    """which names of templates mark disambiguation pages, as pages write them"""
 
 
 @lru_cache(maxsize=16)
@@ -71,6 +73,7 @@ def _names(site: Site | None) -> _Names:
         category=words.CATEGORY | {declared.get(14, "category").lower().replace("_", " ")},
         language=language,
         disambiguation=frozenset(marks),
+        seen={},
     )
 
 
@@ -81,13 +84,10 @@ def to_text(wikitext: str, site: Site | None = None, rules: Rules | None = None)
     say what templates show; without them, those of the site's language. Never raises, takes time linear in the length of
     the page.
     """
-    if is_redirect(wikitext) or is_disambiguation(wikitext, site):
+    if is_redirect(wikitext):
         return ""
     names = _names(site)
-    text = wikitext.replace("\r\n", "\n").replace("\r", "\n")
-    if _FORBIDDEN.search(text):
-        text = text.translate(_CONTROLS | _STAND_INS)
-    return _scanner()(text, names, rules or rules_for(names.language))
+    return _scanner()(wikitext, names, rules or rules_for(names.language))
 
 
 @cache
@@ -111,9 +111,17 @@ def _scanner() -> Callable[[str, _Names, Rules], str]:
 
 
 def prose(text: str, names: _Names, rules: Rules) -> str:
-    """Markup, with its line breaks and characters made plain, → prose."""
-    text = _cut_blocks(_cut_nested(_cut_tags(text), names, rules))
+    """Markup → prose; "" for what says that it is a disambiguation page."""
+    if _is_marked(text, names):
+        return ""
+    text = _cut_blocks(_cut_nested(_cut_tags(_plain(text)), names, rules))
     return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
+
+
+def _plain(text: str) -> str:
+    """Line breaks as \\n, without control characters and without the characters that stand in for hidden markup."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.translate(_CONTROLS | _STAND_INS) if _FORBIDDEN.search(text) else text
 
 
 _REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[([^\[\]|#{{}}\n]*)", re.I)
@@ -132,13 +140,27 @@ def is_redirect(wikitext: str) -> bool:
 
 def is_disambiguation(wikitext: str, site: Site | None = None, title: str = "") -> bool:
     """Whether the page lists what its title may mean: by its templates, a switch, or the ending of its title."""
-    if title.endswith(words.DISAMBIGUATION_TITLE) or "__DISAMBIG__" in wikitext:
+    return title.endswith(words.DISAMBIGUATION_TITLE) or _is_marked(wikitext, _names(site))
+
+
+def _is_marked(wikitext: str, names: _Names) -> bool:
+    if "__DISAMBIG__" in wikitext:
         return True
-    marks = _names(site).disambiguation
-    return any(name.replace("_", " ").strip().lower() in marks for name in set(_TEMPLATE_NAME.findall(wikitext)))
+    return any(_is_mark(name, names) for name in _TEMPLATE_NAME.findall(wikitext))
 
 
-_TEMPLATE_NAME = re.compile(r"\{\{\s*([^\[\]{}|<\n]{2,80})")
+def _is_mark(name: str, names: _Names) -> bool:
+    """Whether a template of this name, as a page writes it, marks disambiguation pages."""
+    known = names.seen.get(name)
+    if known is None:
+        if len(names.seen) >= _SEEN_LIMIT:
+            names.seen.clear()
+        known = names.seen[name] = name.replace("_", " ").strip().lower() in names.disambiguation
+    return known
+
+
+_SEEN_LIMIT = 100_000
+_TEMPLATE_NAME = re.compile(r"\{\{\s*+([^\[\]{}|<\n]{2,80})")
 
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────

@@ -122,6 +122,13 @@ def prose(str text, names, rules):
     cdef Buffer second = scratch.second
     first.length = second.length = 0
     first.put_text(text)
+    if "__DISAMBIG__" in text or is_marked(first, names, names.seen):
+        _spare.append(scratch)
+        return ""
+    if not is_plain(first):
+        text = python._plain(text)
+        first.length = 0
+        first.put_text(text)
     cut_tags(first, second)
     first.length = 0
     cut_nested(second, first, names, rules)
@@ -134,6 +141,47 @@ def prose(str text, names, rules):
     if first.room <= LARGE:
         _spare.append(scratch)
     return text
+
+
+cdef bint is_plain(Buffer text):
+    """Whether `_plain` would change nothing."""
+    cdef Py_ssize_t i
+    cdef Character c
+    for i in range(text.length):
+        c = text.at[i]
+        if c < 32:
+            if c != 9 and c != 10:
+                return False
+        elif c == 127 or (0xFDD0 <= c <= 0xFDEF):
+            return False
+    return True
+
+
+cdef bint is_marked(Buffer text, names, dict seen) except -1:
+    """`pipeline.wikitext._is_marked`, but for the switch."""
+    cdef const Character *s = text.at
+    cdef Py_ssize_t n = text.length, i = 0, j, end
+    while i + 1 < n:
+        if s[i] != 123 or s[i + 1] != 123:
+            i += 1
+            continue
+        j = i + 2
+        while j < n and Py_UNICODE_ISSPACE(s[j]):
+            j += 1
+        end = j
+        while end < n and end < j + 80 and not is_bracket(s[end]) and s[end] != 124 and s[end] != 60 and s[end] != 10:
+            end += 1
+        if end < j + 2:
+            i += 1
+            continue
+        name = text_of(s + j, end - j)
+        known = seen.get(name)
+        if known is None:
+            known = python._is_mark(name, names)
+        if known:
+            return True
+        i = end
+    return False
 
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
