@@ -17,6 +17,7 @@ setup(
             "pipeline.wikitext_scan",
             ["pipeline/wikitext_scan.pyx"],
             define_macros=[("SOURCES", f'"{SOURCES.hexdigest()}"')],
+            extra_compile_args=["-O3"],
             optional=True,
         )
     ]

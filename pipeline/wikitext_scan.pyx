@@ -23,8 +23,38 @@ cdef extern from *:
     #ifndef SOURCES
     #define SOURCES ""
     #endif
+    #include <wchar.h>
+
+    /* The next c at or after i, or n. The C library's search of wide characters takes several at a time. */
+    static inline Py_ssize_t next_of(const unsigned int *s, Py_ssize_t i, Py_ssize_t n, unsigned int c) {
+    #if WCHAR_MAX > 0xFFFF
+        const wchar_t *found = i < n ? wmemchr((const wchar_t *) s + i, (wchar_t) c, (size_t) (n - i)) : NULL;
+        return found ? found - (const wchar_t *) s : n;
+    #else
+        while (i < n && s[i] != c) i++;
+        return i;
+    #endif
+    }
+
+    /* Loops without a way out, which compilers turn into several characters at a time. */
+    static inline int all_plain(const unsigned int *s, Py_ssize_t n) {
+        unsigned int odd = 0;
+        for (Py_ssize_t i = 0; i < n; i++)
+            odd |= ((s[i] < 32) & (s[i] != 9) & (s[i] != 10)) | (s[i] == 127) | (s[i] - 0xFDD0 < 32);
+        return !odd;
+    }
+
+    static inline int has_double_space(const unsigned int *s, Py_ssize_t n) {
+        unsigned int found = 0;
+        for (Py_ssize_t i = 0; i + 1 < n; i++)
+            found |= (s[i] == 32) & (s[i + 1] == 32);
+        return found;
+    }
     """
     const char *_SOURCES "SOURCES"
+    Py_ssize_t next_of(const Character *s, Py_ssize_t i, Py_ssize_t n, Character c)
+    bint all_plain(const Character *s, Py_ssize_t n)
+    bint has_double_space(const Character *s, Py_ssize_t n)
 
 from pipeline import wikitext as python
 
@@ -125,7 +155,7 @@ def prose(str text, names, rules):
     if "__DISAMBIG__" in text or is_marked(first, names, names.seen):
         _spare.append(scratch)
         return ""
-    if not is_plain(first):
+    if not all_plain(first.at, first.length):
         text = python._plain(text)
         first.length = 0
         first.put_text(text)
@@ -143,27 +173,16 @@ def prose(str text, names, rules):
     return text
 
 
-cdef bint is_plain(Buffer text):
-    """Whether `_plain` would change nothing."""
-    cdef Py_ssize_t i
-    cdef Character c
-    for i in range(text.length):
-        c = text.at[i]
-        if c < 32:
-            if c != 9 and c != 10:
-                return False
-        elif c == 127 or (0xFDD0 <= c <= 0xFDEF):
-            return False
-    return True
-
-
 cdef bint is_marked(Buffer text, names, dict seen) except -1:
     """`pipeline.wikitext._is_marked`, but for the switch."""
     cdef const Character *s = text.at
     cdef Py_ssize_t n = text.length, i = 0, j, end
-    while i + 1 < n:
-        if s[i] != 123 or s[i + 1] != 123:
-            i += 1
+    while True:
+        i = next_of(s, i, n, 123)
+        if i + 1 >= n:
+            return False
+        if s[i + 1] != 123:
+            i += 2
             continue
         j = i + 2
         while j < n and Py_UNICODE_ISSPACE(s[j]):
@@ -181,7 +200,6 @@ cdef bint is_marked(Buffer text, names, dict seen) except -1:
         if known:
             return True
         i = end
-    return False
 
 
 # ── tags whose content is no wikitext ────────────────────────────────────────────────────────────────────────────────
@@ -237,8 +255,11 @@ cdef Py_ssize_t find_closer(const Character *s, Py_ssize_t i, Py_ssize_t n, str 
     """Start and end of the next `</name >` from i; -1 if there is none."""
     cdef Py_ssize_t j, k
     cdef Py_ssize_t length = len(name)
-    while i + 2 + length < n:
-        if s[i] == 60 and s[i + 1] == 47:
+    while True:
+        i = next_of(s, i, n, 60)
+        if i + 2 + length >= n:
+            return -1
+        if s[i + 1] == 47:
             j = i + 2
             k = 0
             while k < length and lower(s[j + k]) == <Character> name[k]:
@@ -251,7 +272,6 @@ cdef Py_ssize_t find_closer(const Character *s, Py_ssize_t i, Py_ssize_t n, str 
                     end[0] = j + 1
                     return i
         i += 1
-    return -1
 
 
 cdef Py_ssize_t find_open_ref(const Character *s, Py_ssize_t i, Py_ssize_t n):
@@ -285,8 +305,7 @@ cdef int cut_tags(Buffer source, Buffer out) except -1:
         i = at
         name = -1
         while True:
-            while i < n and s[i] != 60:
-                i += 1
+            i = next_of(s, i, n, 60)
             if i >= n:
                 return out.put_range(s + at, n - at)
             if i + 3 < n and s[i + 1] == 33 and s[i + 2] == 45 and s[i + 3] == 45:
@@ -299,12 +318,12 @@ cdef int cut_tags(Buffer source, Buffer out) except -1:
         start = i
         out.put_range(s + at, start - at)
         if name < 0:
-            end = after
-            while end + 2 < n and not (s[end] == 45 and s[end + 1] == 45 and s[end + 2] == 62):
-                end += 1
-            if end + 2 >= n:
+            end = next_of(s, after + 2, n, 62)
+            while end < n and not (s[end - 1] == 45 and s[end - 2] == 45):
+                end = next_of(s, end + 1, n, 62)
+            if end >= n:
                 return 0
-            at = end + 3
+            at = end + 1
             if (start == 0 or s[start - 1] == 10) and at < n and s[at] == 10:
                 at += 1
             elif start == 0 or s[start - 1] == 32 or s[start - 1] == 10 or at >= n or s[at] == 32 or s[at] == 10:
@@ -330,9 +349,8 @@ cdef int cut_tags(Buffer source, Buffer out) except -1:
         end, at = starts[name], ends[name] if starts[name] >= 0 else inside
         if name == _ref:
             if not line_from <= inside <= line_end:
-                line_from = line_end = inside
-                while line_end < n and s[line_end] != 10:
-                    line_end += 1
+                line_from = inside
+                line_end = next_of(s, inside, n, 10)
             if end < 0:
                 at = line_end
             elif end > line_end:  # a reference over several lines, or one that was never closed?
@@ -555,12 +573,17 @@ cdef Py_ssize_t break_end(const Character *s, Py_ssize_t i, Py_ssize_t n):
 
 cdef bint has_blocks(Buffer text):
     """Whether there is a language variant, or a tag of an HTML block."""
-    cdef Py_ssize_t i
-    for i in range(text.length - 1):
-        if text.at[i] == 60 and names_tag(text.at, i, text.length, _blocks):
+    cdef Py_ssize_t n = text.length
+    cdef Py_ssize_t i = next_of(text.at, 0, n, 60)
+    while i < n:
+        if names_tag(text.at, i, n, _blocks):
             return True
-        if text.at[i] == 45 and text.at[i + 1] == 123:
+        i = next_of(text.at, i + 1, n, 60)
+    i = next_of(text.at, 1, n, 123)
+    while i < n:
+        if text.at[i - 1] == 45:
             return True
+        i = next_of(text.at, i + 1, n, 123)
     return False
 
 
@@ -593,9 +616,7 @@ cdef class Lines:
         self.last = 0
         self.gathered.length = 0
         while start <= text.length:
-            end = start
-            while end < text.length and text.at[end] != 10:
-                end += 1
+            end = next_of(text.at, start, text.length, 10)
             self.take(text.at + start, end - start, True)
             start = end + 1
         self.finish()
@@ -605,16 +626,7 @@ cdef class Lines:
         """One line; whole: it was not yet split at block tags."""
         cdef Py_ssize_t first = 0, last, i
         cdef Character mark
-        cdef bint breaks = False, quotes = False
-        for i in range(n):
-            if line[i] == CUT:
-                n = i
-                break
-        for i in range(n):
-            if line[i] == 60 and whole and not breaks and break_end(line, i, n):
-                breaks = True
-            elif line[i] == 39 and i + 2 < n and line[i + 1] == 39 and line[i + 2] == 39:
-                quotes = True
+        n = next_of(line, 0, n, CUT)
         while first < n and is_margin(line[first]):
             first += 1
         last = n
@@ -648,8 +660,11 @@ cdef class Lines:
             return self.finish()
         if mark == 33 and python._is_header_row(text_of(line + first, last - first)):
             return self.finish()
-        if breaks:
-            return self.take_parts(line, n)
+        i = next_of(line, 0, n, 60) if whole else n
+        while i < n:
+            if break_end(line, i, n):
+                return self.take_parts(line, n)
+            i = next_of(line, i + 1, n, 60)
         if line[0] == 32 and not python._is_prose(text_of(line + first, last - first)):
             return self.finish()
         if last - first >= 4 and mark == 45 and line[first + 1] == 45 and line[first + 2] == 45 and line[first + 3] == 45:
@@ -657,8 +672,11 @@ cdef class Lines:
                 first += 1
             line += first
             n = last - first
-        if quotes:
-            return self.gather_quoted(line, n)
+        i = next_of(line, 0, n, 39)
+        while i + 2 < n:
+            if line[i + 1] == 39 and line[i + 2] == 39:
+                return self.gather_quoted(line, n)
+            i = next_of(line, i + 1, n, 39)
         return self.gather(line, n)
 
     cdef int take_parts(self, const Character *line, Py_ssize_t n) except -1:
@@ -904,19 +922,22 @@ cdef class Lines:
             n -= 1
         if not n:
             return 0
+        for i in range(n):
+            if Py_UNICODE_ISALNUM(s[i]):
+                word = True
+                break
+        if not word:
+            return 0
         result.reserve(n + 2)
         if before:
             result.put(10)
             result.put(10)
+        if not has_double_space(s, n):
+            return result.put_range(s, n)
         for i in range(n):
-            if s[i] == 32 and s[i - 1] == 32:
-                continue
-            result.at[result.length] = s[i]
-            result.length += 1
-            if not word and Py_UNICODE_ISALNUM(s[i]):
-                word = True
-        if not word:
-            result.length = before
+            if s[i] != 32 or s[i - 1] != 32:
+                result.at[result.length] = s[i]
+                result.length += 1
         return 0
 
     cdef int append_text(self, str text) except -1:
