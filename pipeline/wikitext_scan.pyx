@@ -781,7 +781,7 @@ cdef class Lines:
                     return self.append_text(python._inline(text_of(s, n)))
                 if i + 1 < n and (s[i + 1] == 47 or 97 <= lower(s[i + 1]) <= 122):
                     j = i + 1
-                    while j < n and s[j] != 60 and s[j] != 62 and s[j] != 91:
+                    while j < n and s[j] != 60 and s[j] != 62 and s[j] != 91 and s[j] != 38:
                         if s[j] == 39 and j + 1 < n and s[j + 1] == 39:
                             break
                         j += 1
