@@ -41,6 +41,25 @@ def test_on_generated_markup(text: str) -> None:
     same(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<x&nbsp;>",
+        "<p[// b]\ni>",
+        "<p\x02[[''>",
+        "<''b>",
+        "&am<b>p;",
+        "<!-->",
+        "<b <br> x>",
+        "(\x01; a)",
+        "[[a|\u3000]]",
+    ],
+)
+def test_what_was_different_once_or_might_be(text: str) -> None:
+    same(text)
+    same(f"Words {text} and more.\n")
+
+
 def test_on_long_generated_markup() -> None:
     chosen = random.Random(20261129)
     for size in (100, 1000, 10_000):
