@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, WikipediaTextConfig
 from pipeline.dump_parts import Part, cut
-from pipeline.errors import StoreError
+from pipeline.errors import SourceError, StoreError
 from pipeline.runs import Merge, Run
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
 from pipeline.settings import BeamSettings, settings
@@ -120,6 +120,10 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
     """
     files, others = dump_files(inputs["dump"])
     sites = [read_site(path) for path in files]
+    named = {site.name: path.name for path, site in zip(files, sites, strict=True) if site.name}
+    if len(named) > 1:
+        told = ", ".join(f"{file} is of {name}" for name, file in sorted(named.items()))
+        raise SourceError(f"the files are of different wikis: {told}", "Make each wiki a source of its own.")
     parts = cut([path.resolve() for path in files])
     _check_disk(parts, out)
     for left in out.glob(".scratch-*"):  # of a run that was killed

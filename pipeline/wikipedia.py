@@ -234,6 +234,8 @@ class XmlReader:
         name = name.rpartition(":")[2]
         path = self._path
         path.append(name)
+        if len(path) == 1 and name not in ("mediawiki", "page"):
+            raise self._broken(f"its root is <{name[:40]}>, and a dump's is <mediawiki>")
         if len(path) > MAX_DEPTH:
             raise self._broken(f"its elements are nested more than {MAX_DEPTH} deep")
         parent = path[-2] if len(path) > 1 else ""
@@ -315,6 +317,10 @@ class XmlReader:
         if not page_id.strip().isdecimal() or not (namespace or "0").strip().lstrip("-").isdecimal():
             raise self._broken(f"page {title!r} has id {page_id!r} and namespace {namespace!r}, which are no numbers")
         revision_id = said.get("revision_id", "").strip()
+        if max(int(page_id), int(revision_id) if revision_id.isdecimal() else 0) >= 2**63:
+            raise self._broken(
+                f"page {title!r} has id {page_id[:40]!r} and revision {revision_id[:40]!r}, beyond all bounds"
+            )
         return Page(
             title=title,
             namespace=int(namespace) if namespace else self._prefixes.get(title.partition(":")[0].lower(), 0),
@@ -392,7 +398,10 @@ def _numeric(name: str) -> list[tuple[int, str]]:
 
 
 def _is_dump(path: Path) -> bool:
-    """Whether it looks like an XML dump: by its content, and if that is damaged, by its name."""
+    """Whether it is to be read as an XML dump: by its name, because what calls itself one and is none must be said, else
+    by its content."""
+    if re.search(r"\.xml(?:[-.]p\d+p\d+)?(?:\.(?:bz2|gz))?$", path.name, re.I):
+        return True
     try:
         start = next(chunks(path, None), b"")[:400]
     except BrokenDump:

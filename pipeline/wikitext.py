@@ -207,7 +207,7 @@ def _cut_tags(text: str) -> str:
         if not inside:
             at = after
             continue
-        if text[inside - 2] == "/":
+        if text[after : inside - 1].rstrip().endswith("/"):
             out.append("" if name == "nowiki" else HOLE)
             at = inside
             continue
@@ -288,7 +288,7 @@ def _cut_nested(text: str, names: _Names, rules: Rules) -> str:
         at = end
         simple = token.lastindex
         if simple == 3:
-            out.append(rules.expand(token.group(3)) or HOLE)
+            out.append(_standing(rules.expand(token.group(3)) or HOLE))
             continue
         if simple:
             target, label = token.group(1, 2)
@@ -343,7 +343,7 @@ def _cut_nested(text: str, names: _Names, rules: Rules) -> str:
                     stack.append((_BRACES, len(out) - 1, opened))
                 else:
                     braces_open -= 1
-                out.append(HOLE if value is None else value)
+                out.append(HOLE if value is None else _standing(value))
             if count == 1:
                 out.append("}")
     out.append(text[at:])
@@ -352,6 +352,11 @@ def _cut_nested(text: str, names: _Names, rules: Rules) -> str:
         if kind == _BRACES or _is_file(following, names):
             out[index] = _CUT
     return "".join(out)
+
+
+def _standing(value: str) -> str:
+    """What a template shows; a hole after a block, so that a space after it sets no typewriter text."""
+    return value + HOLE if value.endswith("\n") else value
 
 
 def _following(out: list[str], index: int) -> str:
@@ -376,7 +381,9 @@ def _parameter(content: str) -> str:
 
 
 _MEDIA_SUFFIX = re.compile(
-    r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|djvu|pdf|og[gavx]|oga|web[mp]|mp[34]|wav|flac|midi?|stl|bmp)\s*$", re.I
+    r"\.(?:jpe?g|jp2|a?png|avif|heic|gif|svg|tiff?|xcf|djvu|pdf|og[gamvx]|opus|web[mp]|mp[34]|mpe?g|wav|flac|midi?|stl|bmp)"
+    r"\s*$",
+    re.I,
 )
 _PIPE_TRICK = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)\s*$")
 
@@ -508,7 +515,7 @@ def _cut_html_blocks(text: str) -> str:
         elif depth:
             depth -= 1
             if not depth:
-                out.append(f"\n{HOLE}\n")
+                out.append(f"\n{HOLE}\n{HOLE}")  # the second: a space after the block sets no typewriter text
                 at = tag.end()
     if depth:
         out.append(_HTML_BLOCK.sub("", text[start:]))
@@ -551,7 +558,7 @@ def _paragraphs(text: str) -> Iterator[str]:
                     dropped_level = 0
                 if not dropped_level and title in words.APPENDIX:
                     dropped_level = level
-        elif (mark == "{" and bare.startswith("{|")) or (mark == ":" and bare.lstrip(": ").startswith("{|")):
+        elif (mark == "{" and bare.startswith("{|")) or (mark in ":*#;" and bare.lstrip(":*#; ").startswith("{|")):
             tables += 1
         elif tables:
             if mark == "|" and bare.startswith("|}"):
@@ -682,7 +689,7 @@ def _inline(text: str) -> str:
     if "<" in text:
         text = _without_tags(text)
     if "__" in text:
-        text = _SWITCH.sub(HOLE, text)
+        text = _SWITCH.sub(_switch, text)
     if "&" in text:
         text = _decoded(text)
     hidden = False
@@ -697,6 +704,12 @@ def _inline(text: str) -> str:
     if "  " in text:
         text = _SPACES.sub(" ", text)
     return text if _WORD.search(text) else ""
+
+
+def _switch(found: re.Match[str]) -> str:
+    """`__TOC__` shows nothing; `__FILE__` is what somebody writes about C. Names in other scripts are switches."""
+    name = found.group()
+    return name if name.isascii() and name.strip("_") not in words.SWITCHES else HOLE
 
 
 def _without_tags(text: str) -> str:
@@ -773,7 +786,7 @@ def _push(done: list[str], before: str, after: str, spaced: bool) -> str:
     if last in _OPENING or not first:
         glue = "" if first or last in _OPENING else " " if spaced else ""
     elif first in _STOPS and not (first == "." and after[1:2].isdigit()) and after[:2] != "..":
-        if first in ",.;:、，；：。" and last in _CLAUSE:
+        if (first in ",.;:、，；：。" and last in _CLAUSE) or first == last == ".":
             before = before[:-1]
         glue = ""
     elif first in _CLOSING:

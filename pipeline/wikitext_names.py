@@ -96,7 +96,7 @@ notes and references|references and notes|references and sources|sources and ref
 cited works|general references|explanatory notes|general and cited references|cited sources|general sources
 references and further reading|further reading and external links|external link|external sources|reading|notes and sources
 bibliography and references|footnotes and references|citations and references|informational notes|related pages
-other websites|literature cited|inline citations|gallery|image gallery|primary sources|secondary sources|references cited
+external links and references|other websites|literature cited|inline citations|gallery|image gallery|primary sources|secondary sources|references cited
 references and external links|citations and notes|notes and footnotes|additional reading|specific references|links""",
     "de": """einzelnachweise|weblinks|literatur|siehe auch|quellen|anmerkungen|fußnoten|belege|nachweise|referenzen
 anmerkungen und einzelnachweise|literatur und quellen|quellen und einzelnachweise|einzelnachweise und anmerkungen
@@ -141,6 +141,15 @@ leituras adicionais|veja também|galeria|referência|links externos|referências
     "ro": "note|bibliografie|legături externe|vezi și|referințe|lectură suplimentară|galerie",
     "el": "παραπομπές|βιβλιογραφία|εξωτερικοί σύνδεσμοι|δείτε επίσης|σημειώσεις|πηγές|αναφορές",
     "bg": "източници|външни препратки|вижте също|бележки|литература|бележки и източници|галерия",
+    "eu": "erreferentziak|kanpo estekak|ikus, gainera|oharrak|bibliografia",
+    "hi": "सन्दर्भ|संदर्भ|इन्हें भी देखें|बाहरी कड़ियाँ|बाहरी कड़ियां|टिप्पणी",
+    "th": "อ้างอิง|แหล่งข้อมูลอื่น|ดูเพิ่ม|เชิงอรรถ|หมายเหตุ|บรรณานุกรม",
+    "hr": "izvori|vanjske poveznice|povezani članci|bilješke|vidi još|literatura",
+    "sk": "referencie|externé odkazy|pozri aj|literatúra|iné projekty|zdroje",
+    "lt": "nuorodos|šaltiniai|taip pat skaitykite|literatūra|išnašos|pastabos",
+    "et": "viited|välislingid|vaata ka|kirjandus|märkused",
+    "gl": "notas|véxase tamén|ligazóns externas|outros artigos|bibliografía|outras ligazóns|referencias",
+    "sl": "sklici|zunanje povezave|glej tudi|viri|opombe",
     "sr": "референце|литература|спољашње везе|види још|напомене|извори|reference|literatura|spoljašnje veze|vidi još",
 }
 
@@ -161,11 +170,13 @@ synagogue disambiguation|portal disambiguation|split dab|schooldis|hndisambig|ho
 transport disambiguation|language disambiguation|chinese title disambiguation|latin name disambiguation|disambiguate
 geodis-cleanup|hndis-cleanup|given name disambiguation|letter disambiguation|molform disambig|wpdab""",
     "de": "begriffsklärung|begriffsklärungsseite",
-    "fr": "homonymie|paronymie|patronymie|toponymie|homonymes|homonymie de clubs sportifs|homonymie d'établissements scolaires",
+    "fr": "homonymie|paronymie|patronymie|toponymie|homonymes|homonymie de clubs sportifs|homonymie d'établissements scolaires"
+    "|homonymie de personnes|homonymie patronymie|homonymie de titre|homonymie de toponyme|patronyme|prénom|arrêts homonymes",
     "es": "desambiguación|desambiguacion|desambig|desambiguación-p",
     "it": "disambigua",
     "ru": "неоднозначность|неоднозначность тёзки|другие значения термина|многозначность",
     "zh": "消歧义|消歧義|消歧义页|消歧義頁|人名消歧义|人名消歧義|地名消歧义|地名消歧義|disambiguation",
+    "id": "disambig|disambiguasi|disambiguasi-id",
     "ja": "aimai|曖昧さ回避|人名の曖昧さ回避|地名の曖昧さ回避|山の曖昧さ回避|競走馬の曖昧さ回避|学校名の曖昧さ回避",
     "pt": "desambiguação|desambig-n|disambig-pt",
     "nl": "doorverwijspagina|dpintro",
@@ -194,6 +205,23 @@ DISAMBIGUATION = frozenset(
     name.strip() for names in _DISAMBIGUATION.values() for line in names.split("\n") for name in line.split("|")
 )
 """Templates that mark a page as a list of what its title may mean."""
+
+SWITCHES = frozenset(
+    """
+NOTOC FORCETOC TOC NOEDITSECTION NEWSECTIONLINK NONEWSECTIONLINK NOGALLERY HIDDENCAT EXPECTUNUSEDCATEGORY NOCONTENTCONVERT
+NOCC NOTITLECONVERT NOTC INDEX NOINDEX STATICREDIRECT DISAMBIG NOGLOBAL ARCHIVEDTALK NOTALK EXPECTEDUNCONNECTEDPAGE
+EXPECTUNUSEDTEMPLATE START END
+KEIN_INHALTSVERZEICHNIS KEININHALTSVERZEICHNIS INHALTSVERZEICHNIS_ERZWINGEN INHALTSVERZEICHNIS KEINE_GALERIE KEINEGALERIE
+ABSCHNITTE_NICHT_BEARBEITEN VERSTECKTE_KATEGORIE WARTUNGSKATEGORIE NEUER_ABSCHNITTSLINK KEIN_NEUER_ABSCHNITTSLINK
+INDEXIEREN NICHT_INDEXIEREN
+AUCUNSOMMAIRE AUCUNETDM FORCERSOMMAIRE FORCERTDM SOMMAIRE TDM AUCUNEGALERIE CATCACHEE AUCUNINDEX
+NOTDC SINTDC FORZARTDC TDC SINEDITARSECCION SINGALERIA CATEGORIAOCULTA NOINDEXAR INDEXAR
+NOINDICE FORZAINDICE INDICE NOEDITA NONUOVASEZIONE NOGALLERIA CATNASCOSTA NOINDICIZZA INDICIZZA
+SEMTDC FORCARTDC SEMGALERIA NAOEDITARSECAO GEENINHOUD INHOUD INHOUD_DWINGEN GEEN_INHOUD BEZSPISU SPIS WYMUSZAJSPIS
+INGENINNEHALLSFORTECKNING
+""".split()  # noqa: SIM905
+)
+"""Names in Latin letters between __ and __ that switch something on a page (MediaWiki's messages, nine languages)."""
 
 DISAMBIGUATION_SHORT = {
     "en": ("dab",),

@@ -338,7 +338,10 @@ cdef int cut_tags(Buffer source, Buffer out) except -1:
                 at = after
                 continue
             inside += 1
-        if s[inside - 2] == 47:
+        i = inside - 2
+        while i > after and Py_UNICODE_ISSPACE(s[i]):
+            i -= 1
+        if i >= after and s[i] == 47:
             if name != _nowiki:
                 out.put(HOLE)
             at = inside
@@ -409,8 +412,15 @@ cdef int put_template(Buffer out, const Character *s, Py_ssize_t start, Py_ssize
         bar += 1
     if (bar == end or s[bar] == 124) and known.get(text_of(s + start, bar - start)) is False:
         return out.put(HOLE)
-    value = rules.expand(text_of(s + start, end - start))
-    return out.put_text(value) if value else out.put(HOLE)
+    return put_shown(out, rules.expand(text_of(s + start, end - start)) or None)
+
+
+cdef int put_shown(Buffer out, str value) except -1:
+    """`pipeline.wikitext._standing`, or a hole."""
+    if value is None:
+        return out.put(HOLE)
+    out.put_text(value)
+    return out.put(HOLE) if value.endswith("\n") else 0
 
 
 cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
@@ -507,10 +517,7 @@ cdef int cut_nested(Buffer source, Buffer out, names, rules) except -1:
                     depth += 1
                 else:
                     braces_open -= 1
-                if value is None:
-                    out.put(HOLE)
-                else:
-                    out.put_text(value)
+                put_shown(out, value)
             if count == 1:
                 out.put(125)
     out.put_range(s + at, n - at)
@@ -646,8 +653,8 @@ cdef class Lines:
                     self.dropped_level = level
             return self.finish()
         i = first
-        if mark == 58:
-            while i < last and (line[i] == 58 or line[i] == 32):
+        if mark in (58, 42, 35, 59):
+            while i < last and (line[i] in (58, 42, 35, 59, 32)):
                 i += 1
         if i + 1 < last and line[i] == 123 and line[i + 1] == 124:
             self.tables += 1
@@ -896,7 +903,7 @@ cdef class Lines:
                 elif is_stop(first) and not (
                     first == 46 and j + 1 < end and (s[j + 1] == 46 or Py_UNICODE_ISDIGIT(s[j + 1]))
                 ):
-                    if is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002):
+                    if (is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002)) or first == last == 46:
                         out.length -= 1
                     spaced = False
                 elif is_closing(first) or (is_cjk(last) and is_cjk(first)):

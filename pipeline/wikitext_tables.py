@@ -16,6 +16,9 @@ from pipeline import wikitext_names as words
 from pipeline.errors import RecipeError
 from pipeline.wikitext_rules import RuleError, compile_rule
 
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+MOST_STARS = 2
+"""In a name: looking for more would take ever longer."""
 FOLDER = Path(__file__).parent / "templates"
 
 
@@ -96,7 +99,11 @@ def read_rules(file: Path, shown: str = "") -> dict[str, tuple[str, ...]]:
                 compile_rule(rule)
             except RuleError as error:
                 raise refuse(f"rule {rule!r}: {error}", written) from None
+            if _CONTROL.search(rule):
+                raise refuse(f"rule {rule!r} holds a control character", names[0])
             for name in map(normalised, names):
+                if name.count("*") > MOST_STARS:
+                    raise refuse(f"template {name!r} has more than {MOST_STARS} stars", written)
                 if seen.setdefault(name, rule) != rule:
                     raise refuse(f"template {name!r} has two rules, {seen[name]!r} and {rule!r}", written)
             rules[rule] = tuple(sorted(set(map(normalised, names))))
@@ -127,7 +134,7 @@ class Names:
 
     def __init__(self, rules: Mapping[str, str]) -> None:
         self.exact: dict[str, str] = dict(rules)
-        patterns = [name for name in rules if ("*" in name or "#" in name) and len(name) > 1]
+        patterns = [name for name in rules if "*" in name or ("#" in name and len(name) > 1)]
         self._rules = [self.exact.pop(name) for name in patterns]
         self._patterns = re.compile("|".join(map(_pattern, patterns)))
 

@@ -89,6 +89,8 @@ class Rules:
         name, bar, rest = content.partition("|")
         meaning = self.known.get(name)
         if meaning is None:
+            if ":" in name and (shown := _of_function(name)):
+                return shown  # before the look-up: nested functions give ever new names
             meaning = self._meaning(name)
         if meaning is False:
             return _of_function(name) if ":" in name else None

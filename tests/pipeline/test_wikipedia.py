@@ -107,6 +107,38 @@ def test_files_of_a_dump_stand_in_numeric_order_and_others_are_told_apart(tmp_pa
     assert sorted(path.name for path in others) == ["SHA256SUMS", "_SUCCESS", "index.txt.bz2"]
 
 
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<html>404</html>", "its root is <html>, and a dump's is <mediawiki>"),
+        (b"<!DOCTYPE mediawiki><mediawiki/>", "it declares a document type"),
+        (b"", "cut off"),
+        (bz2.compress(b""), "cut off"),
+        (b"\x00\x00\x00\x00", "no valid XML"),
+    ],
+)
+def test_what_calls_itself_a_dump_and_is_none_is_not_left_out(tmp_path, data, said):
+    write(tmp_path, dump(page("A", 1, "a")), "wiki1.xml")
+    write(tmp_path, data, "wiki2.xml.bz2" if data[:2] == b"BZ" else "wiki2.xml")
+    files, others = dump_files(tmp_path)
+    assert len(files) == 2 and not others
+    with pytest.raises(SourceError, match=rf"wiki2\.xml.*{said}"):
+        list(read_pages(files[1]))
+
+
+def test_a_comment_before_the_root_and_a_prefix_are_xml(tmp_path):
+    text = dump(page("A", 1, "a"))
+    plain = text if isinstance(text, str) else text.decode()
+    path = write(tmp_path, ("<!-- made by x -->" + plain.replace('<?xml version="1.0"?>', "")).encode(), "wiki.xml")
+    assert [each.title for each in read_pages(path or tmp_path / "wiki.xml")] == ["A"]
+
+
+def test_an_id_beyond_all_bounds_is_named(tmp_path):
+    write(tmp_path, dump(page("A", 2**63, "a")), "wiki.xml")
+    with pytest.raises(SourceError, match="page 'A' has id '9223372036854775808'.*beyond all bounds"):
+        list(read_pages(tmp_path / "wiki.xml"))
+
+
 def test_a_folder_without_a_dump(tmp_path):
     write(tmp_path, b"no", "notes.txt")
     with pytest.raises(SourceError, match=r"no XML dump among the files \(notes.txt\)"):

@@ -77,7 +77,17 @@ def test_all_shared_cases():
         ("1 < 2 and a <b and c > d.", "1 < 2 and a d."),
         ("x<ref name=a>One\n\ntwo</ref> y<ref group='n' name=\"b>c\" /> z.", "x y z."),
         ("One<ref>never closed\nTwo<ref>fine</ref> three.", "One Two three."),
+        (
+            "The macros __FILE__ and __VA_ARGS__ stay. __KEIN_INHALTSVERZEICHNIS__",
+            "The macros __FILE__ and __VA_ARGS__ stay.",
+        ),
+        ("At No. {{unheard of}}. Then.", "At No. Then."),
+        ("[[Zzz:b.mpg|y]] [[Zzz:c.jp2|z]] More.", "More."),
+        ("B<ref name = 'q' / > C.", "B C."),
         # blocks
+        ("He said {{quote|hello}} and left.", "He said\n\nhello\n\nand left."),
+        ("A <ul><li>x</ul> B.", "A\n\nB."),
+        ("Prose.\n*{|\n| x\ncell text.\n|}\nP2.", "Prose.\n\nP2."),
         ("<div>In a box.</div>Out of it.", "In a box.\n\nOut of it."),
         ("* item <div>still the item</div>\nProse.", "Prose."),
         ("<ul><li>item</li></ul>Prose.<table><tr><td>cell</td></tr></table>", "Prose."),

@@ -217,6 +217,16 @@ def test_rules_enter_the_recipe_by_content(tmp_path):
     assert other.digest_for("w_dump") == same.digest_for("w_dump")
 
 
+@pytest.mark.parametrize(
+    ("rule", "name", "said"),
+    [("{1}", "*a*b*c", "more than 2 stars"), ("a\\u0002b", "x", "control character")],
+)
+def test_a_users_file_that_would_do_harm_is_refused(tmp_path, rule, name, said):
+    (tmp_path / "mine.toml").write_text(f'[templates]\n"{rule}" = ["{name}"]\n', encoding="utf-8")
+    with pytest.raises(RecipeError, match=rf"mine\.toml:2: .*{said}"):
+        read_rules(tmp_path / "mine.toml")
+
+
 def test_a_recipe_with_a_bad_file_of_rules_says_where(tmp_path):
     missing = recipes(tmp_path, None).errors["wiki"].what
     assert "wiki.yaml:4: corpus.sources.w.templates: there is no such file" in missing
