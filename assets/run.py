@@ -13,13 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 import dagster as dg
 
 from assets.asset import FORCE, RECIPE, check_results, metadata_of, process_tag
-from assets.dagster_home import end_dead_runs, instance
+from assets.dagster_home import end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.plan import plan
 from pipeline.atomic import explained
@@ -231,4 +232,8 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
-    main(sys.argv[1:])
+    try:
+        with explains_database(Path(os.environ["DAGSTER_HOME"])):
+            main(sys.argv[1:])
+    except BertError as error:
+        raise SystemExit(f"error: {error}") from None
