@@ -47,10 +47,8 @@ def instance() -> Iterator[dg.DagsterInstance]:
     """The instance of DAGSTER_HOME. StoreError where its database can't be opened."""
     home = prepare()
     with explains_database(home):
-        with (
-            explained(home),
-            held_lock(home / "creating.lock"),
-        ):  # two processes that make Dagster's tables at once fail
+        # Two processes that make Dagster's tables at once fail.
+        with explained(home), held_lock(home / "creating.lock"):
             opened = dg.DagsterInstance.get()
             opened.get_runs(limit=1)
             opened.event_log_storage.get_maximum_record_id()

@@ -8,21 +8,46 @@ Beam and its workers print goes to a log, of which the end is shown when the pip
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline import errors
-from pipeline.errors import BertError
+from pipeline.errors import BertError, StoreError
 
 _MEMORY = "It may have run out of memory: run again, if need be with fewer workers (beam.workers in settings.yaml)."
 WORKER_DIED = BertError("A Beam worker process died", _MEMORY)
 POLL_SECONDS = 0.5
 LOG_CHARACTERS = 6000
+
+
+@contextmanager
+def scratch_folder(out: Path) -> Iterator[Path]:
+    """A folder below `out` for what a pipeline writes on its way, gone at the end; that of a killed run goes first."""
+    for left in out.glob(".scratch-*"):
+        shutil.rmtree(left)
+    scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_room(out: Path, needed: float, what: str, todo: str) -> None:
+    """StoreError unless the disk of `out` has room for the `needed` bytes of `what`."""
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise StoreError(
+            f"{out}: the {what} need about {needed / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free",
+            todo,
+        )
 
 
 def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -> None:

@@ -450,12 +450,10 @@ _DATED = re.compile(r"-(\d{4}-?\d{2}-?\d{2})[-.]")
 def _dump_date(statistics: Mapping[str, Any], inputs: Mapping[str, Record]) -> str:
     """The date of the dump that something is made of, YYYYMMDD: told by the site, or by its first file's name; else ""."""
     for told in (statistics, *(record.body["statistics"] for record in inputs.values())):
-        named = (
-            _DATED.search(str((told.get("files") or [{}])[0].get("name")))
-            if isinstance(told.get("files"), list)
-            else None
-        )
-        date = told.get("dump_date") or (named.group(1) if named else "")
+        files = told.get("files")
+        first = files[0]["name"] if isinstance(files, list) and files else ""  # of a text: how many there were
+        named = _DATED.search(first)
+        date = told.get("dump_date") or (named and named[1])
         if date:
             return str(date).replace("-", "")
     return ""
@@ -467,8 +465,11 @@ def _older(store: Store, node: Node, date: str) -> dict[str, Any]:
     config = _resolve(node.config, defaults=True)
     found = []
     for digest in store.history(node.recipe, node.name) if date else ():
-        body = store.record(digest).body
-        inputs = {name: store.record(each) for name, each in body["inputs"].items()}
+        try:
+            body = store.record(digest).body
+            inputs = {name: store.record(each) for name, each in body["inputs"].items()}
+        except StoreError:
+            continue  # a record that was lost can't be compared with; `bert verify` tells of it
         before = _dump_date(body["statistics"], inputs)
         if before and before < date and _but_origin(body["config"]) == _but_origin(config):
             found.append({**body["statistics"], "date": before})

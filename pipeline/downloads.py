@@ -174,8 +174,12 @@ def _waiting(holder: str) -> None:
     logging.getLogger(__name__).warning("%s", holder)
 
 
-def _wrong(name: str, algorithm: str, expected: str, got: str) -> SourceError:
-    return SourceError(
+class WrongDigest(SourceError):
+    """What came is not what was declared."""
+
+
+def _wrong(name: str, algorithm: str, expected: str, got: str) -> WrongDigest:
+    return WrongDigest(
         f"{name} has the wrong {algorithm.upper()}: expected {expected}, got {got}",
         "If the expected digest is right, the source was changed or damaged on the way: do not use it.",
     )

@@ -6,8 +6,6 @@ same bytes for any number of workers, any runner, and however the dump is compre
 """
 
 import json
-import shutil
-import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +18,7 @@ import pyarrow.compute as pc
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, WikipediaTextConfig
 from pipeline.dump_parts import Part, cut
-from pipeline.errors import SourceError, StoreError
+from pipeline.errors import SourceError
 from pipeline.runs import Merge, Run
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
 from pipeline.settings import BeamSettings, settings
@@ -125,46 +123,34 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
         told = ", ".join(f"{file} is of {name}" for name, file in sorted(named.items()))
         raise SourceError(f"the files are of different wikis: {told}", "Make each wiki a source of its own.")
     parts = cut([path.resolve() for path in files])
-    _check_disk(parts, out)
-    for left in out.glob(".scratch-*"):  # of a run that was killed
-        shutil.rmtree(left)
-    scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
+    needed = sum(part.work for part in parts) * DISK_PER_BZ2
+    beam_process.check_room(out, needed, "articles", "Free space, or move the store (home in settings.yaml).")
     beam = settings().beam
-    plan = Plan(
-        parts=tuple(parts),
-        sites=tuple(json.dumps(vars(site)) for site in sites),
-        scratch=scratch,
-        out=out.resolve(),
-        config=config,
-        beam=beam,
-        workers=useful_workers(beam, parts),
-    )
-    try:
-        for folder in FOLDERS:
-            (scratch / folder).mkdir()
-        beam_process.run(PIPELINE, plan.model_dump_json(by_alias=True), scratch, _poll(plan))
-        found = _write(scratch, out)
-    except BaseException:
-        for path in out.glob("part-*.parquet"):
-            path.unlink()
-        raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with beam_process.scratch_folder(out) as scratch:
+        plan = Plan(
+            parts=tuple(parts),
+            sites=tuple(json.dumps(vars(site)) for site in sites),
+            scratch=scratch,
+            out=out.resolve(),
+            config=config,
+            beam=beam,
+            workers=useful_workers(beam, parts),
+        )
+        try:
+            for folder in FOLDERS:
+                (scratch / folder).mkdir()
+            beam_process.run(PIPELINE, plan.model_dump_json(by_alias=True), scratch, _poll(plan))
+            found = _write(scratch, out)
+        except BaseException:
+            for path in out.glob("part-*.parquet"):
+                path.unlink()
+            raise
     return found | {
         "wiki": sites[-1].name,
         "files": len(files),
         "ignored_files": [path.name for path in others],
         "dump_megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 3),
     }
-
-
-def _check_disk(parts: Sequence[Part], out: Path) -> None:
-    needed, free = sum(part.work for part in parts) * DISK_PER_BZ2, shutil.disk_usage(out).free
-    if needed > free:
-        raise StoreError(
-            f"{out}: the articles need about {needed / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free",
-            "Free space, or move the store (home in settings.yaml).",
-        )
 
 
 def useful_workers(beam: BeamSettings, parts: Sequence[Part]) -> int:

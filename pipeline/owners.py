@@ -43,11 +43,6 @@ class Owner:
         return cls.of(os.getpid())
 
     @classmethod
-    def parent(cls) -> "Owner":
-        """The process that started this one."""
-        return cls.of(os.getppid())
-
-    @classmethod
     def parse(cls, text: str) -> "Owner | None":
         """What `str` wrote; None for anything else."""
         parts = text.split(" ")

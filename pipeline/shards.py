@@ -5,7 +5,6 @@ Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipe
 
 import json
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
-from pipeline.errors import DataError, StoreError
+from pipeline.errors import DataError
 from pipeline.instances import Control
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
@@ -152,38 +151,36 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     corpora = measure(inputs["documents"])
     _check(corpora, config, inputs["documents"], out)
     tokenizer = load(inputs["wordpiece_vocab"])
-    for left in out.glob(".scratch-*"):  # of a run that was killed
-        shutil.rmtree(left)
-    scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
     beam = settings().beam
-    plan = Plan(
-        documents=inputs["documents"].resolve(),
-        vocabulary=inputs["wordpiece_vocab"].resolve(),
-        scratch=scratch,
-        out=out.resolve(),
-        config=config,
-        control=Control(len(tokenizer.vocabulary), tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id),
-        parts={
-            part: Part(pools=pools(corpus), passes=passes(part, config), files=config.files if part == "train" else 1)
-            for part, corpus in corpora.items()
-        },
-        row_groups=tuple(
-            (path.name, group)
-            for path in part_files(inputs["documents"])
-            for group in range(pq.read_metadata(path).num_row_groups)
-        ),
-        beam=beam,
-        workers=useful_workers(beam, corpora, config),
-    )
-    try:
-        beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, _progress(plan))
-        found = statistics(scratch / "statistics", plan.parts, corpora, config)
-    except BaseException:
-        for part in PARTS:
-            shutil.rmtree(out / part, ignore_errors=True)
-        raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with beam_process.scratch_folder(out) as scratch:
+        plan = Plan(
+            documents=inputs["documents"].resolve(),
+            vocabulary=inputs["wordpiece_vocab"].resolve(),
+            scratch=scratch,
+            out=out.resolve(),
+            config=config,
+            control=Control(len(tokenizer.vocabulary), tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id),
+            parts={
+                part: Part(
+                    pools=pools(corpus), passes=passes(part, config), files=config.files if part == "train" else 1
+                )
+                for part, corpus in corpora.items()
+            },
+            row_groups=tuple(
+                (path.name, group)
+                for path in part_files(inputs["documents"])
+                for group in range(pq.read_metadata(path).num_row_groups)
+            ),
+            beam=beam,
+            workers=useful_workers(beam, corpora, config),
+        )
+        try:
+            beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, _progress(plan))
+            found = statistics(scratch / "statistics", plan.parts, corpora, config)
+        except BaseException:
+            for part in PARTS:
+                shutil.rmtree(out / part, ignore_errors=True)
+            raise
     special_ids = dict(zip(SPECIAL_TOKENS, tokenizer.special_ids, strict=True))
     return found | {"vocab_size": plan.control.vocab_size, "special_ids": special_ids}
 
@@ -196,12 +193,9 @@ def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path,
                 f"{documents} has no {part} documents",
                 "Add text or set corpus.held_out so that both parts get documents.",
             )
-    needed, free = forecast(corpora, config)["bytes_on_the_way"], shutil.disk_usage(out).free
-    if needed > free:
-        raise StoreError(
-            f"{out}: the shards need about {needed / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free",
-            "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor.",
-        )
+    needed = forecast(corpora, config)["bytes_on_the_way"]
+    todo = "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor."
+    beam_process.check_room(out, needed, "shards", todo)
 
 
 def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: ShardsConfig) -> int:

@@ -20,10 +20,11 @@ from urllib.parse import urlsplit
 
 from pipeline import atomic, transfer
 from pipeline.config import WikimediaFrom
-from pipeline.downloads import Fetched, Wanted, fetch
+from pipeline.downloads import Fetched, Wanted, WrongDigest, fetch
 from pipeline.errors import SourceError
 from pipeline.owners import held_lock
 from pipeline.settings import settings
+from pipeline.wikipedia import numeric_order
 
 JOBS = ("articlesmultistreamdump", "articlesdump")
 """In order of preference: multistream dumps can be read in parallel, with the index files that belong to them."""
@@ -74,9 +75,7 @@ def files(from_: WikimediaFrom) -> tuple[dict[str, Any], Fetched]:
         fetched = fetch([_wanted(f"{url}/{each['name']}", each) for each in dump["files"]], from_listed_hosts)
     except transfer.NotFound as error:
         raise _gone(wiki, date, error.what) from error
-    except SourceError as error:
-        if "has the wrong" not in error.what:
-            raise
+    except WrongDigest as error:
         again = f"If the site made the dump anew since {_memo(wiki)} was written, remove that file and run again."
         raise SourceError(error.what, f"{error.todo} {again}") from error
     return {**dump, "url": url}, fetched
@@ -225,7 +224,11 @@ def _dump_files(wiki: str, date: str) -> dict[str, Any] | None:
             if job.get("status") == "done" and job.get("files"):
                 found = [_entry(wiki, date, file, entry) for file, entry in job["files"].items()]
                 if any(".xml" in each["name"] for each in found):
-                    return {"wiki": wiki, "date": date, "files": sorted(found, key=lambda each: _order(each["name"]))}
+                    return {
+                        "wiki": wiki,
+                        "date": date,
+                        "files": sorted(found, key=lambda each: numeric_order(each["name"])),
+                    }
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"{url} has not the form agreed: {error!r}", "Name another date.") from error
     return None
@@ -265,10 +268,5 @@ def _export_files(wiki: str, date: str) -> dict[str, Any] | None:
             )
     if not found:
         return None
-    files = [{"name": name, "sha256": found[name]} for name in sorted(found, key=_order)]
+    files = [{"name": name, "sha256": found[name]} for name in sorted(found, key=numeric_order)]
     return {"wiki": wiki, "date": date, "files": files}
-
-
-def _order(name: str) -> list[Any]:
-    """Numbers in a name count as numbers: …-multistream2.xml-p… before …-multistream10.xml-p…"""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

@@ -384,7 +384,7 @@ def _wiki_of(base: str) -> str:
 def dump_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """(the XML files below the folder by name, numbers as numbers; the other files). SourceError: there is no dump."""
     names = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
-    names.sort(key=lambda path: (_numeric(path.relative_to(folder).as_posix()), path.as_posix()))
+    names.sort(key=lambda path: (numeric_order(path.relative_to(folder).as_posix()), path.as_posix()))
     files = [path for path in names if _is_dump(path)]
     if not files:
         held = ", ".join(path.name for path in names[:5]) or "nothing"
@@ -392,8 +392,8 @@ def dump_files(folder: Path) -> tuple[list[Path], list[Path]]:
     return files, [path for path in names if path not in set(files)]
 
 
-def _numeric(name: str) -> list[tuple[int, str]]:
-    """`p9` comes before `p10`."""
+def numeric_order(name: str) -> list[tuple[int, str]]:
+    """Sorts names by their numbers: …-multistream2.xml-p9 comes before …-multistream10.xml-p10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 

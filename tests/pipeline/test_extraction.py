@@ -3,14 +3,12 @@
 import bz2
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +20,7 @@ from pipeline.extraction import extract_text, useful_workers
 from pipeline.settings import BeamSettings
 from tests.conftest import shared
 from tests.pipeline.dumps import dump, index, multistream, page, write
+from tests.pipeline.killing import kill_a_worker
 from tests.tiny import paragraphs
 
 
@@ -329,15 +328,7 @@ def start(tmp_path):
 
 def test_a_worker_that_dies_ends_the_run_and_leaves_nothing(tmp_path):
     child, out = start(tmp_path)
-    workers = [p for p in psutil.Process(child.pid).children(recursive=True) if not p.children()]
-    assert len(workers) == 2
-    os.kill(workers[0].pid, signal.SIGKILL)
-    _, error = child.communicate(timeout=60)
-    assert child.returncode == 1
-    assert "A Beam worker process died" in error
-    assert list(out.iterdir()) == []
-    gone, alive = psutil.wait_procs(workers, timeout=5)
-    assert (len(gone), alive) == (2, [])
+    kill_a_worker(child, out)
 
 
 def test_what_a_killed_run_left_is_swept_by_the_next(same_process, tmp_path):

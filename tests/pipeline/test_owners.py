@@ -28,7 +28,7 @@ def test_identities_survive_being_written() -> None:
 
 def test_a_live_process_is_not_dead_and_an_ended_one_is() -> None:
     assert not Owner.this().surely_dead()
-    assert not Owner.parent().surely_dead()
+    assert not Owner.of(os.getppid()).surely_dead()
     assert ended_process().surely_dead()
 
 

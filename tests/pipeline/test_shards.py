@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,6 +24,7 @@ from pipeline.settings import BeamSettings
 from pipeline.shard_schema import shard_schema
 from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
+from tests.pipeline.killing import kill_a_worker
 
 WORDS = [f"{a}{b}{c}" for a in "bdgklmnprst" for b in "aeiou" for c in ("", "n", "s")]
 CONFIG = ShardsConfig(sequence_length=32, max_predictions_per_seq=5, dupe_factor=3, files=3)
@@ -312,15 +311,7 @@ def test_a_run_after_kill_9_gives_the_same(built, inputs, several_pools, tmp_pat
 def test_a_worker_that_dies_ends_the_run_and_leaves_nothing(inputs, tmp_path):
     child = start_build(inputs, CONFIG.model_copy(update={"dupe_factor": 400}), tmp_path)
     wait_for(tmp_path, ".scratch-*/pieces/*", child)
-    workers = [p for p in psutil.Process(child.pid).children(recursive=True) if not p.children()]
-    assert len(workers) == 2
-    os.kill(workers[0].pid, signal.SIGKILL)
-    _, error = child.communicate(timeout=60)
-    assert child.returncode == 1
-    assert "A Beam worker process died" in error
-    assert list(tmp_path.iterdir()) == []
-    gone, alive = psutil.wait_procs(workers, timeout=5)
-    assert (len(gone), alive) == (2, [])
+    kill_a_worker(child, tmp_path)
 
 
 def test_a_document_without_another_is_refused_from_within_a_worker(inputs, tmp_path):
