@@ -5,7 +5,7 @@ that `bert status` and `bert audit` need not load it.
 from collections.abc import Mapping
 
 from model import contamination, finetuning, pretraining, release, report, tasks
-from pipeline import books, documents, extraction, shards, sources, vocabulary
+from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
 from pipeline.build import Node
 from pipeline.errors import RecipeError
 from pipeline.recipe import Loaded, Recipe, load_recipes
@@ -16,6 +16,7 @@ STAGES: tuple[Stage, ...] = (
     sources.STAGE,
     extraction.STAGE,
     books.STAGE,
+    own_text.STAGE,
     documents.STAGE,
     vocabulary.STAGE,
     shards.STAGE,
@@ -42,7 +43,8 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
         if source.kind == "wikipedia":
             texts[name] = add(f"{name}_text", extraction.STAGE, dump=add(f"{name}_dump", sources.STAGE))
         else:
-            texts[name] = add(f"{name}_text", books.STAGE, files=add(f"{name}_files", sources.STAGE))
+            stage = books.STAGE if source.kind == "books" else own_text.STAGE
+            texts[name] = add(f"{name}_text", stage, files=add(f"{name}_files", sources.STAGE))
     corpus = add("documents", documents.STAGE, **texts)
     words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus)
     last: dict[str, str] = {}  # the phase before, under the input name that the stage gives it

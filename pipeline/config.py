@@ -101,21 +101,54 @@ class Columns(Frozen):
     text: str = "text"
     id: str | None = None
     title: str | None = None
+    url: str | None = None
+    licence: str | None = None
+    date: str | None = None
+    language: str | None = None
 
 
 class Source(Frozen):
     """One source of text."""
 
-    kind: Literal["wikipedia", "books"]
+    kind: Literal["wikipedia", "books", "text", "jsonl", "parquet", "csv"]
+    """books: a folder or archive of .txt and .epub; text: a folder or archive of text files, one document each; jsonl,
+    parquet, csv: tables, one document a row"""
     from_: From = Field(alias="from")
     language: str = "en"
     licence: str = ""
     """SPDX identifier or a few words; kept with every document. Wikipedia: CC-BY-SA-4.0 unless said otherwise."""
+    weight: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """passes over every document of this source, as column `repeat` of the documents; 2.5: two, and a third over the half
+    that a hash of doc_id chooses; held-out documents are never repeated"""
     columns: Columns | None = None
-    """for tables (.tab): which columns hold what"""
+    """of tables: which columns hold what"""
+    sentence_per_line: bool = False
+    """kinds text, jsonl, parquet and csv: every line of a text is one sentence, and is kept as such"""
+    manifest: str = ""
+    """kind books: a .csv or .json file with title, author, licence and url of every book; a relative path starts at the
+    recipe's folder"""
     templates: str = ""
     """kind wikipedia: a TOML file of rules for templates (docs/templates.md); a relative path starts at the recipe's
     folder"""
+
+
+class Filters(Frozen):
+    """Which documents are too poor to train on. Every filter is off by default; what one drops is counted under its name."""
+
+    boilerplate: Share = 1.0
+    """largest share of a document's characters in lines that are no prose: menus, notices, lines of links or symbols"""
+    repetition: Share = 1.0
+    """largest share of a document's characters in lines or word 5-grams that the document holds more than once"""
+    language: Share = 0.0
+    """least share of a document's text that is in the document's language, by the language detector"""
+
+
+class Benchmark(Frozen):
+    """Benchmark texts that the corpus must not hold."""
+
+    from_: From = Field(alias="from")
+    columns: tuple[str, ...] = ()
+    """of a table: the columns that hold text"""
 
 
 class Corpus(Frozen):
@@ -126,6 +159,17 @@ class Corpus(Frozen):
     """share of documents, chosen by hash of doc_id, that no training ever sees"""
     min_characters: Annotated[int, Field(ge=0)] = 100
     """shorter documents are dropped and counted"""
+    near_duplicates: Annotated[float, Field(ge=0.5, le=1)] = 0.8
+    """documents whose sets of word 5-grams have at least this Jaccard similarity count as one; 1: only equal texts"""
+    exclude: str = ""
+    """a .csv file of documents that were withdrawn: doc_id, url or title, and the reason"""
+    licence_required: bool = False
+    """every document must name its licence: without, nothing is published"""
+    filters: Filters = Filters()
+    decontaminate: dict[Name, Benchmark] = {}
+    """documents that share a word 13-gram with one of these texts are dropped"""
+    abbreviations: dict[Name, PathFrom] = {}
+    """by language: a text file of abbreviations, one a line, that end no sentence"""
 
     @model_validator(mode="after")
     def _one_source_per_wiki(self) -> "Corpus":
@@ -340,7 +384,21 @@ class BooksTextConfig(Frozen):
     source: Name
     language: str = "en"
     licence: str = ""
+    licence_required: bool = False
     columns: Columns | None = None
+    manifest: PathFrom | None = None
+
+
+class OwnTextConfig(Frozen):
+    """`S_text` of kinds text, jsonl, parquet and csv."""
+
+    source: Name
+    kind: Literal["text", "jsonl", "parquet", "csv"]
+    language: str = "en"
+    licence: str = ""
+    licence_required: bool = False
+    columns: Columns = Columns()
+    sentence_per_line: bool = False
 
 
 class DocumentsConfig(Frozen):
@@ -348,6 +406,14 @@ class DocumentsConfig(Frozen):
 
     held_out: float = 0.005
     min_characters: int = 100
+    near_duplicates: float = 0.8
+    weights: dict[Name, float] = {}
+    """source → passes over its documents; a source that is not named: 1"""
+    exclude: PathFrom | None = None
+    licence_required: bool = False
+    filters: Filters = Filters()
+    decontaminate: dict[Name, Benchmark] = {}
+    abbreviations: dict[Name, PathFrom] = {}
 
 
 class VocabularyConfig(Vocabulary):

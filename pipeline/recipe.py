@@ -23,6 +23,7 @@ from pipeline import yamlfile
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
+    Columns,
     ContaminationConfig,
     Corpus,
     DocumentsConfig,
@@ -32,6 +33,7 @@ from pipeline.config import (
     FinetuningOverride,
     Frozen,
     Name,
+    OwnTextConfig,
     PathFrom,
     Phase,
     PretrainConfig,
@@ -137,16 +139,8 @@ class Recipe(Frozen):
                 )
             else:
                 yield f"{name}_files", files
-                yield (
-                    f"{name}_text",
-                    BooksTextConfig(
-                        source=name, language=source.language, licence=source.licence, columns=source.columns
-                    ),
-                )
-        yield (
-            "documents",
-            DocumentsConfig(held_out=self.corpus.held_out, min_characters=self.corpus.min_characters),
-        )
+                yield f"{name}_text", self._text(name, source)
+        yield "documents", self._documents()
         yield "wordpiece_vocab", VocabularyConfig(**dict(self.vocabulary))
         for phase in self.pretraining.phases:
             yield (
@@ -173,6 +167,29 @@ class Recipe(Frozen):
         yield (
             "benchmark_report",
             ReportConfig(recipe=self.name, description=self.description, tasks=self.finetuning.tasks),
+        )
+
+    def _text(self, name: str, source: Source) -> BooksTextConfig | OwnTextConfig:
+        """The configuration of the text of a source that is no wiki."""
+        common: dict[str, Any] = {
+            "source": name,
+            "language": source.language,
+            "licence": source.licence,
+            "licence_required": self.corpus.licence_required,
+        }
+        if source.kind == "books":
+            manifest = PathFrom(path=source.manifest) if source.manifest else None
+            return BooksTextConfig(**common, columns=source.columns, manifest=manifest)
+        common["kind"] = source.kind
+        columns = source.columns or Columns()
+        return OwnTextConfig(**common, columns=columns, sentence_per_line=source.sentence_per_line)
+
+    def _documents(self) -> DocumentsConfig:
+        corpus = self.corpus
+        return DocumentsConfig(
+            weights={name: source.weight for name, source in corpus.sources.items() if source.weight != 1},
+            exclude=PathFrom(path=corpus.exclude) if corpus.exclude else None,
+            **{name: value for name, value in _common(corpus, DocumentsConfig).items() if name != "exclude"},
         )
 
     def _pretrain(self, index: int) -> PretrainConfig:
@@ -374,6 +391,7 @@ def _read_templates(recipe: Recipe, tree: Node) -> Iterator[tuple[str, str]]:
 def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     """What each section allows but not all of them together: (key path, rule, value, what to do)."""
     yield from _source_contradictions(recipe.corpus.sources)
+    yield from _corpus_contradictions(recipe.corpus)
     yield from _phase_contradictions(recipe)
     yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
     if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
@@ -386,12 +404,32 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
 def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyPath, str, Any, str]]:
     for name, source in sources.items():
         at = ("corpus", "sources", name)
-        if source.kind == "books" and isinstance(source.from_, WikimediaFrom):
-            yield (*at, "from"), "a wiki's dump is no source of kind books", None, "Write kind: wikipedia."
-        if source.kind == "wikipedia" and source.columns:
-            yield (*at, "columns"), "a source of kind wikipedia has no columns", None, "Remove the key."
-        if source.kind == "books" and source.templates:
-            yield (*at, "templates"), "a source of kind books has no templates", None, "Remove the key."
+        if source.kind != "wikipedia" and isinstance(source.from_, WikimediaFrom):
+            yield (*at, "from"), f"a wiki's dump is no source of kind {source.kind}", None, "Write kind: wikipedia."
+        for key, kinds in _KINDS_WITH.items():
+            if source.kind not in kinds and getattr(source, key):
+                yield (*at, key), f"a source of kind {source.kind} has no {key}", None, "Remove the key."
+        yield from _no_file((*at, "manifest"), source.manifest)
+
+
+_KINDS_WITH = {
+    "columns": ("books", "jsonl", "parquet", "csv"),
+    "sentence_per_line": ("text", "jsonl", "parquet", "csv"),
+    "manifest": ("books",),
+    "templates": ("wikipedia",),
+}
+"""Key of a source → the kinds that it belongs to."""
+
+
+def _corpus_contradictions(corpus: Corpus) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    yield from _no_file(("corpus", "exclude"), corpus.exclude)
+    for language, file in corpus.abbreviations.items():
+        yield from _no_file(("corpus", "abbreviations", language, "path"), file.path)
+
+
+def _no_file(at: KeyPath, path: str) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    if path and not Path(path).is_file():
+        yield at, "there is no such file", yamlfile.shown(Path(path)), "Correct the path, or put the file there."
 
 
 def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:

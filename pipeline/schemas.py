@@ -157,6 +157,22 @@ def count_rows(folder: Path) -> int:
     return rows
 
 
+SENTENCE_LINES = "sentence_lines.json"
+"""Stands beside the parts of an `S_text`: the doc_ids of the documents whose every line is one sentence."""
+
+
+def write_sentence_lines(out: Path, doc_ids: Iterable[str]) -> None:
+    """Write `out/sentence_lines.json`; without doc_ids there is no such file."""
+    if found := sorted(doc_ids):
+        (out / SENTENCE_LINES).write_text(json.dumps(found, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+
+
+def read_sentence_lines(folder: Path) -> frozenset[str]:
+    """The doc_ids of the documents of an `S_text` whose every line is one sentence."""
+    path = folder / SENTENCE_LINES
+    return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else frozenset()
+
+
 BINS_PER_DECADE = 8
 """Of the histogram of lengths: a bin is about a third wider than the one before."""
 CHARACTERS_PER_TOKEN = 4.45

@@ -179,6 +179,7 @@ SUITES: Mapping[str, Suite] = {
         )
     ),
     "books_text": Suite(_TEXT),
+    "own_text": Suite(_TEXT),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),

@@ -26,7 +26,7 @@ from pipeline.errors import RecipeError
 from pipeline.stage import ROOT
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-PATHS = ("path", "templates")
+PATHS = ("path", "templates", "manifest", "exclude")
 """Keys whose values are paths, in recipes and settings."""
 _TAG = "tag:yaml.org,2002:"
 

@@ -190,7 +190,12 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("steps: 100", "steps: 1.5", "valid integer (it is 1.5)", ""),
         ("warmup_steps: 10", "learning_rate: .nan", "learning_rate: input should be a finite number", ""),
         ("warmup_steps: 10", "bias_correction: no", "bias_correction: input should be a valid boolean (it is no)", ""),
-        ("kind: books", "kind: book", "kind: input should be 'wikipedia' or 'books' (it is book)", "Correct"),
+        (
+            "kind: books",
+            "kind: book",
+            "kind: input should be 'wikipedia', 'books', 'text', 'jsonl', 'parquet' or 'csv' (it is book)",
+            "Correct",
+        ),
         ("kind: books, ", "", "corpus.sources.books.kind: is missing", "Write `kind:`"),
         ("warmup_steps: 10", "warmup_steps: 100", "small.yaml:5: pretraining: warmup_steps 100 is not below", ""),
         # impossible together
@@ -242,7 +247,7 @@ def test_several_faults_are_said_together_and_once(tmp_path: Path) -> None:
     error = refused(tmp_path, SMALL.replace("kind: books", "kind: bocks").replace("steps: 100", "steps: 0"))
     lines = [line.rpartition("small.yaml")[2] for line in error.what.splitlines()]
     assert lines == [
-        ":4: corpus.sources.books.kind: input should be 'wikipedia' or 'books' (it is bocks). Correct the value.",
+        ":4: corpus.sources.books.kind: input should be 'wikipedia', 'books', 'text', 'jsonl', 'parquet' or 'csv' (it is bocks). Correct the value.",
         ":8: pretraining.phases.0.steps: input should be greater than or equal to 1 (it is 0). Correct the value.",
     ]
 
@@ -377,7 +382,7 @@ def test_configs_hold_what_their_stage_reads(two_phases: Recipe) -> None:
     wiki = {"source": "wiki", "language": "de", "licence": "CC-BY-SA-4.0", "templates": {}}
     assert config("wiki_text").plain() == wiki
     assert config("tales_text").asked() == {"source": "tales", "licence": "CC0-1.0", "columns": {"text": "Body"}}
-    assert config("documents").plain() == {"held_out": 0.25, "min_characters": 100}
+    assert config("documents").asked() == {"held_out": 0.25}
     assert config("benchmark_report").asked() == {"recipe": "two", "tasks": ["mine", "cola"]}
     first, second = config("pretraining_shards_30"), config("pretraining_shards_512")
     assert isinstance(first, ShardsConfig) and isinstance(second, ShardsConfig)
