@@ -196,15 +196,29 @@ class Vocabulary(Frozen):
 class Shards(Frozen):
     """Masked and next-sentence instances (Devlin et al. 2019, section 3.1 and appendix A.1, A.2)."""
 
-    objective: Literal["mlm"] = "mlm"
-    masking: Literal["static"] = "static"
+    objective: Literal["mlm", "clm"] = "mlm"
+    """mlm: masked words; clm: the next word, left to right, from unmasked ids"""
+    masking: Literal["static", "dynamic"] = "static"
+    """static: masks are drawn once and stored, as the original does; dynamic: drawn anew whenever a batch is loaded"""
     mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     mask_random_keep: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     """of the chosen positions: share of [MASK], of random words, of words kept"""
-    sentence_task: Literal["nsp", "none"] = "nsp"
-    packing: Literal["doc_sentences"] = "doc_sentences"
+    random_words: Literal["all", "no_specials"] = "all"
+    """what a random word is drawn from: the whole vocabulary, special tokens too (the original), or words alone"""
+    whole_words: bool = False
+    """mask all pieces of a word or none"""
+    max_ngram: Annotated[int, Field(ge=1, le=8)] = 1
+    """with whole_words: up to so many words in a row are masked together, n with probability in proportion to 1/n (Lan et
+    al. 2020)"""
+    sentence_task: Literal["nsp", "sop", "none"] = "nsp"
+    """nsp: does B follow A, or is it random; sop: are the two swapped (Lan et al. 2020)"""
+    packing: Literal["doc_sentences", "full_sentences"] = "doc_sentences"
+    """without a sentence task: sentences of one document, or across documents with a [SEP] between (Liu et al. 2019)"""
+    faithful: Literal["paper", "original"] = "paper"
+    """paper: half of the next-sentence pairs are random; original: as google-research/bert builds them, where a chunk of
+    one sentence always gets a random partner"""
     dupe_factor: Count = 10
-    """passes over every document, each with other pairs and masks"""
+    """passes over every document, each with other pairs and masks; one only where masks are not stored"""
     short_seq_prob: Share = 0.1
     seed: Seed = 12345
     files: Count = 8
@@ -217,6 +231,21 @@ class Shards(Frozen):
                 f"mask_random_keep adds up to {sum(self.mask_random_keep):g}; the three shares must make 1"
             )
         return self
+
+    @model_validator(mode="after")
+    def _options_go_together(self) -> "Shards":
+        if self.packing == "full_sentences" and self.sentence_task != "none":
+            raise ValueError("packing full_sentences has no pairs: it needs sentence_task: none")
+        if self.max_ngram > 1 and not self.whole_words:
+            raise ValueError("max_ngram above 1 needs whole_words: true")
+        if self.faithful == "original" and self.sentence_task != "nsp":
+            raise ValueError("faithful: original is about next-sentence pairs: it needs sentence_task: nsp")
+        return self
+
+    @property
+    def stores_masks(self) -> bool:
+        """Whether the shards hold masks."""
+        return self.objective == "mlm" and self.masking == "static"
 
 
 class Architecture(Frozen):
@@ -431,7 +460,7 @@ class PretrainConfig(Frozen):
     """`pretrained_L`: one phase, and where it stands in the schedule."""
 
     architecture: Architecture
-    sentence_task: Literal["nsp", "none"] = "nsp"
+    sentence_task: Literal["nsp", "sop", "none"] = "nsp"
     sequence_length: int
     steps: int
     """of this phase"""

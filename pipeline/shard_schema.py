@@ -4,9 +4,10 @@ A shard row is one unpadded pretraining instance:
 
     input_ids             [CLS] A [SEP] B [SEP] (or [CLS] A [SEP]), masked
     token_type_start      index of B's first token; tokens from it on have type 1 (only with a sentence task)
-    masked_lm_positions   indices into input_ids, ascending
-    masked_lm_ids         the ids that stood there before masking
-    next_sentence_label   0: B follows A in the text, 1: B comes from another document (only with a sentence task)
+    masked_lm_positions   indices into input_ids, ascending (only with stored masks)
+    masked_lm_ids         the ids that stood there before masking (only with stored masks)
+    next_sentence_label   0: B follows A in the text, 1: B comes from another document, or, of ordered pairs, the two are
+                          swapped (only with a sentence task)
     documents             doc_id of every document of the row, in order; of a pair the first is A's, the last B's
 """
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.config import Shards as ShardConfig
 from pipeline.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -32,16 +34,17 @@ def id_type(vocab_size: int) -> pa.DataType:
     return pa.uint16() if vocab_size <= UINT16_VOCABULARY else pa.int32()
 
 
-def shard_schema(vocab_size: int, sentence_task: str) -> pa.Schema:
-    """Columns and types of a shard file; `sentence_task` is `nsp` or `none`."""
-    pair = sentence_task != "none"
+def shard_schema(vocab_size: int, config: ShardConfig) -> pa.Schema:
+    """Columns and types of a shard file."""
+    pair = config.sentence_task != "none"
+    stored = config.stores_masks
     ids = pa.list_(id_type(vocab_size))
     return pa.schema(
         [
             pa.field("input_ids", ids, nullable=False),
             *([pa.field("token_type_start", pa.int32(), nullable=False)] if pair else []),
-            pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False),
-            pa.field("masked_lm_ids", ids, nullable=False),
+            *([pa.field("masked_lm_positions", pa.list_(pa.uint16()), nullable=False)] if stored else []),
+            *([pa.field("masked_lm_ids", ids, nullable=False)] if stored else []),
             *([pa.field("next_sentence_label", pa.int8(), nullable=False)] if pair else []),
             pa.field("documents", pa.list_(pa.string()), nullable=False),
         ]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import DataError
-from pipeline.instances import Control
+from pipeline.masking import Control, control
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
@@ -25,7 +25,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="pretraining_shards",
     function="pipeline.shards:build_shards",
-    version="1",
+    version="2",  # 2: other random numbers; half of the pairs are random
     libraries=("tokenizers", "numpy"),
     sources=(
         "pipeline/shards.py",
@@ -118,8 +118,8 @@ def pools(corpus: Corpus) -> int:
 
 
 def passes(part: str, config: ShardsConfig) -> int:
-    """Passes over the documents of a part; held-out text needs no more than one."""
-    return config.dupe_factor if part == "train" else 1
+    """Passes over the documents of a part; held-out text needs no more than one, nor does text without stored masks."""
+    return config.dupe_factor if part == "train" and config.stores_masks else 1
 
 
 def forecast(corpora: Mapping[str, Corpus], config: ShardsConfig) -> dict[str, int]:
@@ -159,7 +159,9 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
             scratch=scratch,
             out=out.resolve(),
             config=config,
-            control=Control(len(tokenizer.vocabulary), tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id),
+            control=control(
+                tokenizer.vocabulary, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id, mask_id=tokenizer.mask_id
+            ),
             parts={
                 part: Part(
                     pools=pools(corpus), passes=passes(part, config), files=config.files if part == "train" else 1
@@ -210,7 +212,7 @@ def _progress(plan: Plan) -> Callable[[], None]:
     """Reports the files that the pipeline has finished; Beam itself says nothing until the end."""
     steps = (
         ("tokens/*.arrow", len(plan.row_groups), "row groups tokenised"),
-        ("pieces/*.arrow", sum(part.pools * part.passes for part in plan.parts.values()), "passes over pools"),
+        ("pieces/*-0000.arrow", sum(part.pools for part in plan.parts.values()), "pools made into instances"),
         ("statistics/shard-*.json", sum(part.files for part in plan.parts.values()), "shards"),
     )
     seen: dict[str, int] = {}
@@ -252,17 +254,22 @@ def statistics(
         "tokens": {part: counted[part]["tokens"] for part in PARTS},
         "mean_length": mean_length,
         "padding_fraction": 1 - mean_length / config.sequence_length,
-        "masked_fraction": total["masked"] / total["tokens"],
-        "mask_share": total["mask"] / total["masked"],
-        "random_share": 1 - (total["mask"] + total["keep"]) / total["masked"],
-        "keep_share": total["keep"] / total["masked"],
     }
+    if config.stores_masks:
+        found |= {
+            "masked_fraction": total["masked"] / total["tokens"],
+            "mask_share": total["mask"] / total["masked"],
+            "random_share": 1 - (total["mask"] + total["keep"]) / total["masked"],
+            "keep_share": total["keep"] / total["masked"],
+        }
     if config.sentence_task == "nsp":
         longer = total["instances"] - total["one_sentence"]
         found |= {
-            "random_next_fraction": total["random_next"] / total["instances"],
-            "next_sentence_fraction": 1 - total["random_next"] / total["instances"],
+            "random_next_fraction": total["label_1"] / total["instances"],
+            "next_sentence_fraction": 1 - total["label_1"] / total["instances"],
             "one_sentence_chunks": total["one_sentence"],
-            "random_next_fraction_of_longer_chunks": total["random_next_of_more"] / longer if longer else None,
+            "random_next_fraction_of_longer_chunks": total["label_1_of_more"] / longer if longer else None,
         }
+    if config.sentence_task == "sop":
+        found |= {"swapped_fraction": total["label_1"] / total["instances"]}
     return found

@@ -2,7 +2,7 @@
 
     (file, row group) of documents → tokenised, sorted by pool            tokens/    one file per row group
     pool → its documents from all those files, sorted by doc_id           pools/     one file per pool
-    (pool, pass) → masked instances, sorted by shard and place            pieces/    one file per pool and pass
+    (pool, some passes) → instances, sorted by shard and place            pieces/    files of bounded size
     shard → its instances from all those files, sorted by place           train/, held_out/ of the output
 
 What flows through Beam are references (file, first row, rows): the local runner keeps all that is grouped in memory.
@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.common_beam import pipeline_options, replaced, reported, write_json
-from pipeline.instances import Control, build_pass, scratch_schema
+from pipeline.instances import build, scratch_schema
+from pipeline.masking import Control
 from pipeline.pairs import Pool
 from pipeline.shard_schema import flat, id_type, shard_schema
 from pipeline.shards import Plan
@@ -29,6 +30,12 @@ from pipeline.tokenizer import load
 
 GROUP_ROWS = 16_384
 """Rows of a row group of a shard file."""
+CHUNK_CHARACTERS = 1_000_000
+"""About so many are tokenised at once."""
+PIECE_BYTES = 12 << 20
+"""Instances that are sorted in memory at once."""
+PASS_TOKENS = 16_000_000
+"""Tokens of the passes over a pool that are made at once, where one pass is not more: many at a time are faster."""
 
 PoolKey = tuple[str, int]
 Reference = tuple[str, int, int]
@@ -48,10 +55,10 @@ def run(plan_json: str) -> None:
     for part in plan.parts:
         (plan.out / part).mkdir(exist_ok=True)
     with beam.Pipeline(options=options) as pipeline:
-        build(pipeline, plan)
+        add_transforms(pipeline, plan)
 
 
-def build(pipeline: beam.Pipeline, plan: Plan) -> None:
+def add_transforms(pipeline: beam.Pipeline, plan: Plan) -> None:
     """Add the transforms to a pipeline."""
     shards = [(name, shard) for name, part in plan.parts.items() for shard in range(part.files)]
     pieces = (
@@ -93,85 +100,120 @@ class Tokenise(beam.DoFn):
         with reported(plan.scratch, plan.out):
             with pq.ParquetFile(plan.documents / file) as parquet:
                 table = parquet.read_row_group(group, ["doc_id", "text", "split", "sentence_ends", "repeat"])
-            rows = []
-            empty = 0
-            for row in table.to_pylist():
-                text, starts = row["text"], [0, *row["sentence_ends"]]
-                sentences = [text[a:b] for a, b in pairwise(starts)]
-                ids = [ids for ids in self.tokenizer.encode_ids(sentences) if len(ids)]
-                empty += not ids
-                if ids:
-                    pool = stable_hash("pool", row["doc_id"]) % plan.parts[row["split"]].pools
-                    repeat = row["repeat"] if row["split"] == "train" else 1.0
-                    rows.append((row["split"], pool, row["doc_id"], repeat, ids))
-            rows.sort(key=lambda row: row[:3])
+            tokens = self._tokens(table)
             name = f"{file.removesuffix('.parquet')}-{group:06d}"
             path = plan.scratch / "tokens" / f"{name}.arrow"
-            _write_arrow(path, _token_table(rows, plan.control.vocab_size))
-            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": empty})
-        keys = [row[:2] for row in rows]
+            _write_arrow(path, tokens.drop_columns(["split", "pool"]))
+            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": len(table) - len(tokens)})
+        keys = list(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True))
         for key in sorted(set(keys)):
             yield key, (f"tokens/{path.name}", keys.index(key), keys.count(key))
 
+    def _tokens(self, documents: pa.Table) -> pa.Table:
+        """Documents with any tokens, sorted by part, pool and doc_id: their tokens and the lengths of their sentences."""
+        characters = np.cumsum([len(text) for text in documents["text"].to_pylist()])
+        cuts = np.unique(np.searchsorted(characters, np.arange(0, characters[-1], CHUNK_CHARACTERS)))
+        chunks = [self._chunk(documents.slice(a, b - a)) for a, b in pairwise([*cuts.tolist(), len(documents)])]
+        order = [("split", "ascending"), ("pool", "ascending"), ("doc_id", "ascending")]
+        return pa.concat_tables(chunks).sort_by(order).combine_chunks()
 
-def _token_table(rows: list[tuple[str, int, str, float, list[np.ndarray]]], vocab_size: int) -> pa.Table:
-    sentences = [ids for row in rows for ids in row[4]]
-    tokens = np.concatenate(sentences) if sentences else np.empty(0)
-    lengths = np.array([len(ids) for ids in sentences], np.int32)
-    ends = np.cumsum([0, *(len(row[4]) for row in rows)])
-    token_ends = np.concatenate([[0], np.cumsum(lengths)])[ends]
-    values = pa.array(tokens.astype(id_type(vocab_size).to_pandas_dtype()))
-    return pa.table(
-        {
-            "doc_id": pa.array([row[2] for row in rows], pa.string()),
-            "repeat": pa.array([row[3] for row in rows], pa.float32()),
-            "tokens": pa.ListArray.from_arrays(pa.array(token_ends, pa.int32()), values),
-            "sentence_lengths": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(lengths)),
-        }
-    )
+    def _chunk(self, documents: pa.Table) -> pa.Table:
+        plan = self.plan
+        sentences: list[str] = []
+        counts = []
+        for text, ends in zip(documents["text"].to_pylist(), documents["sentence_ends"].to_pylist(), strict=True):
+            plain = text.replace("\n", " ")  # the only other whitespace that is not rare
+            sentences += [plain[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+            counts.append(len(ends))
+        tokens, starts = self.tokenizer.encode_flat(sentences)
+        lengths = np.diff(starts)
+        some = lengths > 0  # a sentence of control characters only has none
+        doc_ids, parts = documents["doc_id"].to_pylist(), documents["split"].to_pylist()
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        kept = np.concatenate([[0], np.cumsum(some)])[offsets]
+        values = pa.array(tokens.astype(id_type(plan.control.vocab_size).to_pandas_dtype()))
+        repeats = np.where(np.array(parts) == "train", documents["repeat"].to_numpy(), 1).astype(np.float32)
+        table = pa.table(
+            {
+                "split": parts,
+                "pool": [
+                    stable_hash("pool", doc_id) % plan.parts[part].pools
+                    for doc_id, part in zip(doc_ids, parts, strict=True)
+                ],
+                "doc_id": pa.array(doc_ids, pa.string()),
+                "key": pa.array([stable_hash(doc_id) for doc_id in doc_ids], pa.uint64()),
+                "repeat": pa.array(repeats),
+                "tokens": pa.ListArray.from_arrays(pa.array(starts[offsets], pa.int32()), values),
+                "sentence_lengths": pa.ListArray.from_arrays(
+                    pa.array(kept, pa.int32()), pa.array(lengths[some].astype(np.int32))
+                ),
+            }
+        )
+        return table.filter(pa.array(np.diff(kept) > 0))
 
 
 # ── pool → instances ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Iterator[tuple[str, int, int]]:
-    """Write pools/PART-POOL.arrow, its documents sorted by doc_id; give (part, pool, pass) for every pass over it."""
+def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Iterator[tuple[str, int, int, int]]:
+    """Write pools/PART-POOL.arrow, its documents sorted by doc_id; give (part, pool, first pass, end) of some passes."""
     (part, pool), references = element
     with reported(plan.scratch, plan.out):
         table = pa.concat_tables([_read_arrow(plan.scratch, reference) for reference in sorted(references)])
-        _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table.sort_by("doc_id").combine_chunks())
-    most = np.ceil(plan.parts[part].passes * max(table["repeat"].to_numpy()))
-    for passed in range(int(most)):
-        yield part, pool, passed
+        table = table.sort_by("doc_id").combine_chunks()
+        _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table)
+    passes = most_passes(plan.parts[part].passes, table["repeat"].to_numpy())
+    at_once = max(1, PASS_TOKENS // len(flat(table["tokens"])[0]))
+    for first in range(0, passes, at_once):
+        yield part, pool, first, min(passes, first + at_once)
+
+
+def most_passes(passes: int, repeats: np.ndarray) -> int:
+    """Passes until every document was visited as often as it wants."""
+    return int(np.ceil(passes * max(repeats)))
 
 
 def read_pool(path: Path) -> Pool:
     """The documents of a pool file."""
     table = _table(path)
     tokens, _ = flat(table["tokens"])
-    lengths, sentence_offsets = flat(table["sentence_lengths"])
-    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    bounds = [ends[a : b + 1].tolist() for a, b in pairwise(sentence_offsets)]
-    return Pool(table["doc_id"].to_pylist(), tokens, bounds, table["repeat"].to_pylist())
+    lengths, documents = flat(table["sentence_lengths"])
+    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    keys, repeats = table["key"].to_numpy(), table["repeat"].to_numpy()
+    return Pool(table["doc_id"].to_pylist(), keys, tokens, bounds, documents, repeats)
 
 
-def build_instances(element: tuple[str, int, int], plan: Plan) -> Iterator[tuple[PoolKey, Reference]]:
-    """Write pieces/PART-POOL-PASS.arrow, sorted by (shard, place); give (part, shard) and where its rows are."""
-    part, pool, passed = element
-    files, passes = plan.parts[part].files, plan.parts[part].passes
-    path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{passed:04d}.arrow"
-    with reported(plan.scratch, plan.out):
-        documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
-        table = pa.concat_tables(build_pass(documents, plan.config, plan.control, passes, passed)).combine_chunks()
-        place = table["place"].to_numpy()
-        shard = place % np.uint64(files)
-        order = np.lexsort((place, shard))
-        _write_arrow(path, table.take(pa.array(order)))
-    first = np.searchsorted(shard[order], np.arange(files + 1, dtype=np.uint64))
-    for number in range(files):
-        rows = int(first[number + 1] - first[number])
-        if rows:
-            yield (part, number), (f"pieces/{path.name}", int(first[number]), rows)
+def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[tuple[PoolKey, Reference]]:
+    """Write pieces/PART-POOL-PASS-NUMBER.arrow, sorted by (shard, place); give (part, shard) and where its rows are."""
+    part, pool, first_pass, end = element
+    files = plan.parts[part].files
+    documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
+    made = build(documents, plan.config, plan.control, plan.parts[part].passes, range(first_pass, end))
+    for number, table in enumerate(_gathered(made)):
+        path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{first_pass:04d}-{number:04d}.arrow"
+        with reported(plan.scratch, plan.out):
+            place = table["place"].to_numpy()
+            shard = place % np.uint64(files)
+            order = np.lexsort((place, shard))
+            _write_arrow(path, table.take(pa.array(order)))
+        first = np.searchsorted(shard[order], np.arange(files + 1, dtype=np.uint64))
+        for each in range(files):
+            if rows := int(first[each + 1] - first[each]):
+                yield (part, each), (f"pieces/{path.name}", int(first[each]), rows)
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of about `PIECE_BYTES`."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size >= PIECE_BYTES:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, size = [], 0
+    if size:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 # ── shard ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,16 +226,14 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     config, control = plan.config, plan.control
     buckets = sum(rows for _, _, rows in references) // plan.bucket_rows + 1
     limits = [2**64 * bucket // buckets for bucket in range(buckets + 1)]
-    schema = shard_schema(control.vocab_size, config.sentence_task)
+    schema = shard_schema(control.vocab_size, config)
     path = plan.out / part / f"shard-{number:05d}-of-{plan.parts[part].files:05d}.parquet"
     statistics: dict[str, int] = {}
     with reported(plan.scratch, plan.out):
         with replaced(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for low, high in pairwise(limits):
                 slices = [_read_places(plan.scratch, reference, low, high) for reference in references]
-                table = pa.concat_tables(
-                    [scratch_schema(control.vocab_size, config.sentence_task).empty_table(), *slices]
-                )
+                table = pa.concat_tables([scratch_schema(control.vocab_size, config).empty_table(), *slices])
                 table = table.combine_chunks().take(pa.array(np.argsort(table["place"].to_numpy(), kind="stable")))
                 writer.write_table(table.select(schema.names).combine_chunks(), row_group_size=GROUP_ROWS)
                 for name, count in count_rows(table, control).items():
@@ -204,20 +244,20 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
 def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
     """What the stage's statistics are made of, for rows of `scratch_schema`."""
     ids, offsets = flat(table["input_ids"])
-    positions, masked_offsets = flat(table["masked_lm_positions"])
-    original, _ = flat(table["masked_lm_ids"])
-    now = ids[np.repeat(offsets[:-1], np.diff(masked_offsets)) + positions]
-    counts = {
-        "instances": len(table),
-        "tokens": len(ids),
-        "masked": len(now),
-        "mask": int((now == control.mask_id).sum()),
-        "keep": int(((now == original) & (now != control.mask_id)).sum()),
-    }
+    counts = {"instances": len(table), "tokens": len(ids)}
+    if "masked_lm_ids" in table.column_names:
+        positions, masked_offsets = flat(table["masked_lm_positions"])
+        original, _ = flat(table["masked_lm_ids"])
+        now = ids[np.repeat(offsets[:-1], np.diff(masked_offsets)) + positions]
+        counts |= {
+            "masked": len(now),
+            "mask": int((now == control.mask_id).sum()),
+            "keep": int(((now == original) & (now != control.mask_id)).sum()),
+        }
     if "next_sentence_label" in table.column_names:
         label, one = table["next_sentence_label"].to_numpy(), table["sentences"].to_numpy() == 1
-        counts |= {"random_next": int(label.sum()), "one_sentence": int(one.sum())}
-        counts["random_next_of_more"] = int(label[~one].sum())
+        counts |= {"label_1": int(label.sum()), "one_sentence": int(one.sum())}
+        counts["label_1_of_more"] = int(label[~one].sum())
     return counts
 
 

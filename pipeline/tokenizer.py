@@ -6,12 +6,15 @@ than 200 characters is [UNK]. The one difference: a final capital Σ is lowercas
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.errors import DataError
 
@@ -39,6 +42,7 @@ class Tokenizer:
     sep_id: int
     mask_id: int
     _plain: "tokenizers.Tokenizer"
+    _words: "_KnownWords" = field(default_factory=lambda: _KnownWords(), repr=False, compare=False)
 
     @property
     def special_ids(self) -> tuple[int, int, int, int, int]:
@@ -49,6 +53,21 @@ class Tokenizer:
         """Ids (int32 [pieces]) of each text, without [CLS] and [SEP]; the only special id that can occur is [UNK]."""
         encoded = self._plain.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Ids of all texts, one after the other, and where each begins: int32 [pieces], int64 [texts + 1].
+
+        The same ids as those of `encode_ids`, several times faster on much text: what stands between two spaces is
+        looked up, and only what was never seen goes to the library.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        words = pc.split_pattern(pa.array(texts, pa.string()), " ")
+        distinct = words.values.dictionary_encode()
+        known = self._words.find(distinct.dictionary.to_pylist(), self.encode_ids)
+        ids, ends = self._words.gathered(known[distinct.indices.to_numpy(zero_copy_only=False)])
+        return ids, ends[words.offsets.to_numpy()]
 
     def encode_prompt(self, text: str) -> np.ndarray:
         """Ids (int32) of a text in which a person wrote [MASK] and means it; without [CLS] and [SEP]."""
@@ -63,6 +82,65 @@ class Tokenizer:
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Pieces joined to words with a space between; what normalisation took away does not come back."""
         return " ".join(self.tokens(ids)).replace(" ##", "")
+
+
+MAX_KNOWN_WORDS = 300_000
+"""about 60 MB; beyond that what is known is forgotten"""
+_PRINTABLE = re.compile(r"[!-~]+")
+_RUNS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
+
+
+Encode = Callable[[Sequence[str]], list[npt.NDArray[np.int32]]]
+
+
+class _KnownWords:
+    """The ids of stretches of text without spaces: `ids[starts[i] : starts[i] + lengths[i]]` of number i."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know nothing."""
+        self.numbers: dict[str, int] = {}
+        self.ids = np.empty(0, np.int32)
+        self.starts = np.empty(0, np.int64)
+        self.lengths = np.empty(0, np.int64)
+
+    def find(self, words: Sequence[str], encode: Encode) -> npt.NDArray[np.int64]:
+        """The numbers of distinct words; those that are new are encoded first."""
+        new = [word for word in words if word not in self.numbers]
+        if new and len(self.numbers) + len(new) > MAX_KNOWN_WORDS:
+            self.forget()
+            new = list(words)
+        if new:
+            self._learn(new, encode)
+        return np.fromiter(map(self.numbers.__getitem__, words), np.int64, len(words))
+
+    def gathered(self, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """(ids of these words, one after the other; where each begins, and the end of the last)."""
+        lengths = self.lengths[numbers]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return self.ids[np.repeat(self.starts[numbers] - ends[:-1], lengths) + np.arange(ends[-1])], ends
+
+    def _learn(self, new: Sequence[str], encode: Encode) -> None:
+        # BERT sets punctuation apart whatever stands beside it, so that `word.` is `word` and `.`, each seen before.
+        # Of ASCII alone: elsewhere a mark can change its neighbour, and a control character joins what it stands between.
+        runs = {word: parts for word in new if _PRINTABLE.fullmatch(word) and len(parts := _RUNS.findall(word)) > 1}
+        parts = list(chain.from_iterable(runs.values()))
+        alone = dict.fromkeys([word for word in new if word not in runs])
+        alone |= dict.fromkeys(part for part in parts if part not in self.numbers)
+        encoded = encode(list(alone))
+        self._add(list(alone), np.concatenate([[], *encoded]), np.fromiter(map(len, encoded), np.int64, len(alone)))
+        numbers = np.fromiter(map(self.numbers.__getitem__, parts), np.int64, len(parts))
+        ids, ends = self.gathered(numbers)
+        counts = np.fromiter(map(len, runs.values()), np.int64, len(runs))
+        self._add(list(runs), ids, np.diff(ends[np.concatenate([[0], np.cumsum(counts)])]))
+
+    def _add(self, words: Sequence[str], ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> None:
+        self.starts = np.concatenate([self.starts, len(self.ids) + np.cumsum(lengths) - lengths])
+        self.lengths = np.concatenate([self.lengths, lengths])
+        self.ids = np.concatenate([self.ids, ids.astype(np.int32)])
+        self.numbers.update(zip(words, range(len(self.numbers), len(self.starts)), strict=True))
 
 
 def load(folder: Path) -> Tokenizer:

@@ -26,7 +26,7 @@ def instances(folder: Path, config: ShardsConfig, statistics: Mapping[str, Any])
 
     The stage's statistics say what the shards don't: `vocab_size` and `special_ids` (special token → id).
     """
-    schema = shard_schema(statistics["vocab_size"], config.sentence_task)
+    schema = shard_schema(statistics["vocab_size"], config)
     parts = {part: sorted((folder / part).glob("*.parquet")) for part in ("train", "held_out")}
     wrong = sum(pq.read_schema(path) != schema for paths in parts.values() for path in paths)
     missing = abs(len(parts["train"]) - config.files) + abs(len(parts["held_out"]) - 1)
