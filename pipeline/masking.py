@@ -104,6 +104,8 @@ def draw_masks(
     if config.whole_words:
         begins = ~_flags(control.continued, control.vocab_size)[input_ids]
         chosen = chosen_words(lengths, candidate, begins, counts, keys, config.max_ngram)
+        none = np.repeat(_sums(chosen, lengths) == 0, lengths)  # no word is short enough: single tokens then
+        chosen |= none & chosen_tokens(lengths, candidate, counts, keys)
     else:
         chosen = chosen_tokens(lengths, candidate, counts, keys)
     return masked(input_ids, lengths, chosen, keys, config, control)

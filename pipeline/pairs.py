@@ -71,7 +71,7 @@ class Spans:
     def __len__(self) -> int:
         return len(self.visit)
 
-    def __getitem__(self, rows: slice) -> "Spans":
+    def __getitem__(self, rows: slice | npt.NDArray[np.bool_]) -> "Spans":
         return Spans(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 

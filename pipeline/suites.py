@@ -257,7 +257,7 @@ SUITES: Mapping[str, Suite] = {
             ),
             _none(
                 "mask_counts",
-                "min(max_predictions_per_seq, max(1, round(mask_rate × tokens))) masks each.",
+                "min(max_predictions_per_seq, max(1, round(mask_rate × tokens))) masks each; of whole words no more.",
                 "wrong_mask_counts",
             ),
             _by_chance(
@@ -283,7 +283,7 @@ SUITES: Mapping[str, Suite] = {
             ),
             _none(
                 "next_sentence_share",
-                "40 to 80 % of the pairs are random ones (a chunk of one sentence forces it).",
+                "40 to 60 % of the pairs are random ones, or swapped (faithful: original: up to 80 %).",
                 "next_sentence_off",
                 "critical",
                 "random_next_share",

@@ -62,8 +62,9 @@ def _faults(table: pa.Table, config: ShardsConfig, statistics: Mapping[str, Any]
     """Counts of rows (of tokens, for `ids_outside`) that break a rule, and of masks and pairs of each kind."""
     pad_id, cls_id, sep_id, mask_id = (statistics["special_ids"][f"[{name}]"] for name in ("PAD", "CLS", "SEP", "MASK"))
     ids, offsets = flat(table["input_ids"])
-    places, mask_offsets = flat(table["masked_lm_positions"])
-    original, original_offsets = flat(table["masked_lm_ids"])
+    stored = config.stores_masks
+    places, mask_offsets = flat(table["masked_lm_positions"]) if stored else _no_masks(len(table), ids.dtype)
+    original, original_offsets = flat(table["masked_lm_ids"]) if stored else _no_masks(len(table), ids.dtype)
     lengths, masks = np.diff(offsets), np.diff(mask_offsets)
     control = 2 if config.sentence_task == "none" else 3
     faults = {
@@ -86,6 +87,8 @@ def _faults(table: pa.Table, config: ShardsConfig, statistics: Mapping[str, Any]
     is_control[border] = True
     sound = (restored[first] == cls_id) & (restored[last] == sep_id) & (restored[border] == sep_id)
     owner = np.repeat(np.arange(len(lengths)), lengths)
+    if config.packing == "full_sentences":  # a [SEP] stands between two documents
+        is_control |= restored == sep_id
     stray = np.bincount(
         owner[np.isin(restored, [pad_id, cls_id, sep_id, mask_id]) & ~is_control], minlength=len(lengths)
     )
@@ -93,15 +96,23 @@ def _faults(table: pa.Table, config: ShardsConfig, statistics: Mapping[str, Any]
     descending = np.zeros(len(rows), bool)
     descending[1:] = (rows[1:] == rows[:-1]) & (places[1:] <= places[:-1])
     faults["bad_positions"] = len(np.unique(rows[descending | is_control[where]]))
+    separators = np.bincount(owner[is_control], minlength=len(lengths))
     wanted = np.rint(lengths * config.mask_rate).clip(1, config.max_predictions_per_seq)
-    faults["wrong_mask_counts"] = int((masks != np.minimum(wanted, lengths - control)).sum())
+    wanted = np.minimum(wanted, lengths - separators)
+    # whole words need not fill the count, but one of them, or a token, is always masked
+    wrong = (masks < 1) | (masks > wanted) if config.whole_words else masks != wanted
+    faults["wrong_mask_counts"] = int(wrong.sum()) if stored else 0
     now = ids[where]
     faults |= {
         "masks": len(now),
         "mask": int((now == mask_id).sum()),
         "keep": int(((now == original) & (now != mask_id)).sum()),
     }
-    return faults | _pair_faults(table)
+    return faults | _pair_faults(table, config)
+
+
+def _no_masks(rows: int, kind: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    return np.empty(0, kind), np.zeros(rows + 1, np.int64)
 
 
 def _borders(
@@ -115,16 +126,16 @@ def _borders(
     return np.where((border > first) & (border < last), border, first)
 
 
-def _pair_faults(table: pa.Table) -> dict[str, int]:
-    if "next_sentence_label" not in table.column_names:
+def _pair_faults(table: pa.Table, config: ShardsConfig) -> dict[str, int]:
+    if config.sentence_task == "none":
         return {}
     label = table["next_sentence_label"].to_numpy()
     documents = pl.from_arrow(table.select(["documents"]))["documents"].list  # type: ignore[index]
     same = (documents.first() == documents.last()).to_numpy()
     return {
         "pairs": len(label),
-        "random_pairs": int((label == 1).sum()),
-        "wrong_pairs": int(((label == 0) != same).sum()),
+        "label_1": int((label == 1).sum()),
+        "wrong_pairs": int((~same if config.sentence_task == "sop" else (label == 0) != same).sum()),
     }
 
 
@@ -134,10 +145,13 @@ def _mix(counts: Mapping[str, int], config: ShardsConfig, vocabulary_size: int) 
     A random word is [MASK] or the word itself once in vocabulary_size draws each, and then counts as such.
     """
     masks = counts["masks"]
+    if not config.stores_masks:
+        return {f"{name}_sigmas": DOES_NOT_APPLY for name in ("mask", "random", "keep")}
     mask, random, keep = config.mask_random_keep
     lucky = random / vocabulary_size
+    drawn_as_mask = lucky if config.random_words == "all" else 0.0
     hits = {"mask": counts["mask"], "random": masks - counts["mask"] - counts["keep"], "keep": counts["keep"]}
-    expected = {"mask": mask + lucky, "random": random - 2 * lucky, "keep": keep + lucky}
+    expected = {"mask": mask + drawn_as_mask, "random": random - lucky - drawn_as_mask, "keep": keep + lucky}
     shares = {f"{name}_share": hits[name] / masks if masks else None for name in hits}
     return shares | {f"{name}_sigmas": sigmas(hits[name], masks, min(1.0, max(0.0, expected[name]))) for name in hits}
 
@@ -145,8 +159,9 @@ def _mix(counts: Mapping[str, int], config: ShardsConfig, vocabulary_size: int) 
 def _pairs(counts: Mapping[str, int], config: ShardsConfig) -> dict[str, Any]:
     if config.sentence_task == "none":
         return {"next_sentence_off": DOES_NOT_APPLY, "wrong_pairs": DOES_NOT_APPLY}
-    share = counts["random_pairs"] / counts["pairs"] if counts["pairs"] else None
-    off = share is not None and counts["pairs"] >= FEW_PAIRS and not 0.4 <= share <= 0.8
+    share = counts["label_1"] / counts["pairs"] if counts["pairs"] else None
+    least, most = (0.4, 0.8) if config.faithful == "original" else (0.4, 0.6)
+    off = share is not None and counts["pairs"] >= FEW_PAIRS and not least <= share <= most
     return {"random_next_share": share, "next_sentence_off": int(off), "wrong_pairs": counts["wrong_pairs"]}
 
 
@@ -160,8 +175,9 @@ def _documents(paths: list[Path]) -> set[str]:
 
 def _copied_share(paths: list[Path]) -> float:
     """Share of training instances whose tokens and masks all stand in an earlier one too."""
-    frame = pl.scan_parquet(paths) if paths else pl.LazyFrame({"input_ids": [], "masked_lm_positions": []})
-    hashes = frame.select(pl.struct("input_ids", "masked_lm_positions").hash(seed=0).alias("hash")).collect(
-        engine="streaming"
-    )["hash"]
+    if not paths:
+        return 0.0
+    columns = [name for name in ("input_ids", "masked_lm_positions") if name in pq.read_schema(paths[0]).names]
+    hashed = pl.scan_parquet(paths).select(pl.struct(columns).hash(seed=0).alias("hash"))
+    hashes = hashed.collect(engine="streaming")["hash"]
     return 1 - hashes.n_unique() / len(hashes) if len(hashes) else 0.0

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.config import Architecture
+from pipeline.config import Architecture, Shards
 from pipeline.shard_schema import shard_schema
 from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
 
@@ -20,7 +20,7 @@ MASK = VOCABULARY.index("[MASK]")
 def write_rows(folder: Path, rows: list[dict[str, Any]], vocabulary_size: int, sentence_task: str = "nsp") -> Path:
     """Shard rows as one shard file of `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(rows, schema=shard_schema(vocabulary_size, sentence_task))
+    table = pa.Table.from_pylist(rows, schema=shard_schema(vocabulary_size, Shards(sentence_task=sentence_task)))
     pq.write_table(table, folder / "shard-00000-of-00001.parquet")
     return folder
 

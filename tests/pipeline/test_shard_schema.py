@@ -3,6 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config import Shards
 from pipeline.errors import DataError
 from pipeline.shard_schema import read_shards, shard_schema
 
@@ -26,9 +27,13 @@ PAIRS = [
 ]
 
 
-def write(rows, path, vocab_size=65_536, sentence_task="nsp"):
+def write(rows, path, vocab_size=65_536, sentence_task="nsp", **options):
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, shard_schema(vocab_size, sentence_task)), path, row_group_size=1)
+    pq.write_table(
+        pa.Table.from_pylist(rows, shard_schema(vocab_size, Shards(sentence_task=sentence_task, **options))),
+        path,
+        row_group_size=1,
+    )
 
 
 def test_rows_come_back_in_the_order_of_the_files(tmp_path):

@@ -116,7 +116,7 @@ def test_files_and_columns(built):
     out, _ = built
     assert list(files(out)) == [KEPT[1], *(f"train/shard-0000{i}-of-00003.parquet" for i in range(3))]
     for name in files(out):
-        assert pq.read_schema(out / name).equals(shard_schema(len(WORDS) + 6, "nsp"))
+        assert pq.read_schema(out / name).equals(shard_schema(len(WORDS) + 6, CONFIG))
 
 
 def test_four_workers_and_other_input_files_give_the_same_bytes(built, inputs, several_pools, tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_golden_rows(built):
     """Raise STAGE.version when this digest changes: the stage then gives other shards for equal input."""
     text = json.dumps([rows(built[0], part) for part in ("train", "held_out")])
     assert (
-        hashlib.sha256(text.encode()).hexdigest() == "dddb8bd643d1aad1c8a2c2ee91acff9a97c1b2bdc327b4cd243e0887e8dda5dd"
+        hashlib.sha256(text.encode()).hexdigest() == "cf64f3d754defdb2a917ec794d5028da5542161011361a2ac56885ca5fd9f6d3"
     )
 
 
@@ -169,11 +169,10 @@ def test_statistics_are_those_of_the_files(built):
     labels = [row["next_sentence_label"] for row in both]
     assert found["random_next_fraction"] == pytest.approx(np.mean(labels))
     assert found["next_sentence_fraction"] == pytest.approx(1 - np.mean(labels))
-    longer, one = len(labels) - found["one_sentence_chunks"], found["one_sentence_chunks"]
-    assert one > 0
-    # every chunk of one sentence is random
-    assert found["random_next_fraction_of_longer_chunks"] * longer + one == pytest.approx(sum(labels))
+    longer = len(labels) - found["one_sentence_chunks"]
+    assert 0 < longer < len(labels)
     assert found["random_next_fraction_of_longer_chunks"] == pytest.approx(0.5, abs=4 * 0.5 / longer**0.5)
+    assert found["random_next_fraction"] == pytest.approx(0.5, abs=4 * 0.5 / len(labels) ** 0.5)
 
 
 def test_every_instance_is_text_of_the_documents_that_it_names(built, inputs):

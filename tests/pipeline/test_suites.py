@@ -144,13 +144,13 @@ def instance(rng: random.Random, part: str, pair: bool = True) -> dict[str, Any]
 
 def good_shards(folder: Path, pair: bool = True) -> tuple[Frozen, dict[str, Any]]:
     rng = random.Random(1)
-    schema = shard_schema(1000, "nsp" if pair else "none")
+    config = SHARDS if pair else SHARDS.model_copy(update={"sentence_task": "none"})
+    schema = shard_schema(1000, config)
     for name, count in (("train/0", 200), ("train/1", 200), ("held_out/0", 20)):
         part = name.partition("/")[0]
         (folder / part).mkdir(exist_ok=True)
         rows = [instance(rng, part, pair) for _ in range(count)]
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / f"{name}.parquet")
-    config = SHARDS if pair else SHARDS.model_copy(update={"sentence_task": "none"})
     return config, dict(SPECIAL)
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.errors import DataError
-from pipeline.tokenizer import SPECIAL_TOKENS, load, make, read_vocabulary, tokenizer_json
+from pipeline.tokenizer import SPECIAL_TOKENS, Tokenizer, load, make, read_vocabulary, tokenizer_json
 from tests.conftest import shared
 
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz[]#", "é"]
@@ -21,6 +23,7 @@ VOCABULARY = (
     "##ed",
     "[unused1]",
 )
+KNOWING = make(VOCABULARY, lowercase=True, strip_accents=True)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,41 @@ def test_ids_equal_those_of_the_original_tokenizer(name: str, differences: int) 
     different = [record["text"] for record, got in zip(records, ids, strict=True) if got.tolist() != record["ids"]]
     assert len(different) == differences
     assert all("ΣΊΣΥΦΟΣ" in text for text in different), "the only known difference is the final capital sigma"
+
+
+def flat_equals_library(tokenizer: Tokenizer, texts: list[str]) -> None:
+    ids, starts = tokenizer.encode_flat(texts)
+    assert len(starts) == len(texts) + 1
+    for number, expected in enumerate(tokenizer.encode_ids(texts)):
+        assert ids[starts[number] : starts[number + 1]].tolist() == expected.tolist(), texts[number]
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "bert-base-cased", "bert-base-multilingual-cased"])
+def test_words_that_are_looked_up_have_the_ids_of_the_library(name: str) -> None:
+    golden = shared("data/reference/tokenization_golden.jsonl").read_text(encoding="utf-8").splitlines()
+    texts = [record["text"] for record in map(json.loads, golden)]
+    lower = "uncased" in name
+    tokenizer = make(read_vocabulary(shared(f"data/reference/vocab-{name}.txt")), lowercase=lower, strip_accents=lower)
+    for _ in "ab":  # the second time all words are known
+        flat_equals_library(tokenizer, texts)
+
+
+@given(st.lists(st.text(st.sampled_from("abné.[]#,'- \t\n\x00\x0b\x1c\x85\xa0\u0301\u200b\u2028漢ß"), max_size=30)))
+@settings(max_examples=300, deadline=None)
+def test_looking_up_changes_nothing_on_any_text(texts: list[str]) -> None:
+    flat_equals_library(KNOWING, texts)
+
+
+def test_a_full_memory_of_words_forgets_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.tokenizer.MAX_KNOWN_WORDS", 5)
+    tokenizer = make(VOCABULARY, lowercase=True, strip_accents=True)
+    for text in ("a b c", "d e f", "a b. c, d!", "a"):
+        flat_equals_library(tokenizer, [text, "", text + " x"])
+
+
+def test_no_text_has_no_ids() -> None:
+    ids, starts = make(VOCABULARY, lowercase=True, strip_accents=True).encode_flat(["", "  "])
+    assert (ids.tolist(), starts.tolist()) == ([], [0, 0, 0])
 
 
 def test_greedy_longest_match_by_hand() -> None:
