@@ -56,7 +56,7 @@ class Attention(nn.Module):
     def forward(self, asking: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """What each of `asking` float [B, P, H] finds in `hidden` float [B, S, H] → float [B, P, H].
 
-        `mask` bool [B, 1, 1, S]: True may be looked at; None: everything may.
+        `mask` bool [B, 1, 1 or P, S]: True may be looked at; None: everything may.
         """
         mixed = F.scaled_dot_product_attention(
             self._split(self.query(asking)),
@@ -121,10 +121,17 @@ class Bert(nn.Module):
         """
         # Without padding the mask changes nothing, and attention without one is faster.
         mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
+        last_mask = mask
+        if self.architecture.attention == "causal":
+            place = torch.arange(input_ids.shape[1], device=input_ids.device)
+            asking = place[None] if positions is None else positions
+            padding = attention_mask[:, None, None, :]
+            mask = padding & (place[:, None] >= place)  # [B, 1, S, S]
+            last_mask = padding & (asking[:, None, :, None] >= place)  # [B, 1, P, S]
         hidden: Tensor = self.embeddings(input_ids, token_type_ids)
         for layer in self.layers[:-1]:
             hidden = layer(hidden, mask)
-        last: Tensor = self.layers[-1](hidden, mask, positions)
+        last: Tensor = self.layers[-1](hidden, last_mask, positions)
         return last
 
     def pool(self, hidden: Tensor) -> Tensor:
@@ -147,7 +154,7 @@ class MaskedWordHead(nn.Module):
 
 
 class BertForPretraining(nn.Module):
-    """Encoder with the masked-word head and, for sentence_task nsp, the next-sentence head."""
+    """Encoder with the masked-word head and, with a sentence task, the head for it."""
 
     def __init__(self, architecture: Architecture, vocabulary_size: int, sentence_task: str) -> None:
         super().__init__()

@@ -26,17 +26,28 @@ def mix(*numbers: int) -> int:
     return mixed >> 1
 
 
-def rows_at(first: int, count: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """Row numbers of samples `first` … `first + count − 1` of an endless sequence over `rows` rows.
+def rows_at(first: int, count: int, groups: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    """Row numbers of samples `first` … `first + count − 1` of an endless sequence over groups of so many rows each.
 
-    Samples e · rows … (e + 1) · rows − 1 are epoch e: every row exactly once, in an order of its own. A batch may span
-    the edge between two epochs.
+    Samples e · rows … (e + 1) · rows − 1 are epoch e: every row exactly once, in an order of its own. The groups come in
+    a random order, and so do the rows of each, so that rows are read a group at a time; shards are shuffled as a whole
+    when they are made, and every group is a random sample of all rows. A batch may span the edge between two epochs.
     """
+    rows = int(groups.sum())
+    starts = np.cumsum(groups) - groups
     samples = np.arange(first, first + count)
     found = np.empty(count, np.int64)
     for epoch in range(first // rows, (first + count - 1) // rows + 1):
-        of_epoch = samples // rows == epoch
-        found[of_epoch] = permuted(samples[of_epoch] % rows, rows, mix(seed, epoch))
+        key = mix(seed, epoch)
+        order = permuted(np.arange(len(groups)), len(groups), key)
+        ends = np.cumsum(groups[order])
+        positions = samples[samples // rows == epoch] % rows
+        places = np.searchsorted(ends, positions, side="right")
+        for place in np.unique(places):
+            group = int(order[place])
+            inside = positions[places == place] - (ends[place] - groups[group])
+            within = permuted(inside, int(groups[group]), mix(key, group) if group else key)
+            found[np.flatnonzero(samples // rows == epoch)[places == place]] = starts[group] + within
     return found
 
 

@@ -26,7 +26,7 @@ from pipeline.tokenizer import read_vocabulary
 STAGE = Stage(
     name="pretrained",
     function="model.pretraining:pretrain",
-    version="1",
+    version="2",  # 2: rows are read a row group at a time, in another order
     sources=(
         "model/pretrain.py",
         "model/pretraining.py",
@@ -37,6 +37,9 @@ STAGE = Stage(
         "model/batches.py",
         "model/devices/*.py",
         "pipeline/shard_schema.py",
+        "pipeline/shard_reader.py",
+        "pipeline/masking.py",
+        "pipeline/streams.py",
     ),
     deterministic=False,
     resumable=True,
@@ -59,6 +62,7 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
         {
             "config": config.plain(),
             "vocabulary_size": vocabulary_size,
+            "vocabulary": str(inputs["wordpiece_vocab"].resolve()),
             "shards": str(inputs["pretraining_shards"].resolve()),
             "previous": str(inputs["previous"].resolve()) if "previous" in inputs else None,
             "training": settings().training.plain(),

@@ -21,7 +21,16 @@ import numpy as np
 import torch
 
 from model import checkpoint
-from model.batches import Batch, batch_of, check, training_batch
+from model.batches import (
+    Batch,
+    Targets,
+    batch_of,
+    check,
+    drawn_masks,
+    held_out_rows,
+    next_words,
+    training_rows,
+)
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.child import Stop
 from model.devices import Device, open_device
@@ -31,8 +40,11 @@ from model.order import mix
 from pipeline import progress
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
+from pipeline.masking import control
 from pipeline.settings import TrainingSettings
-from pipeline.shard_schema import Shards, read_shards
+from pipeline.shard_reader import ShardReader
+from pipeline.shard_schema import Shards
+from pipeline.tokenizer import read_vocabulary
 
 SKIPPED_IN_A_ROW = 10
 """so many steps without a finite gradient end the run"""
@@ -46,6 +58,7 @@ class Job:
 
     config: PretrainConfig
     vocabulary_size: int
+    vocabulary: Path
     shards: Path
     previous: Path | None
     training: TrainingSettings
@@ -58,6 +71,7 @@ class Job:
             return Job(
                 config=PretrainConfig.model_validate(plain["config"]),
                 vocabulary_size=plain["vocabulary_size"],
+                vocabulary=Path(plain["vocabulary"]),
                 shards=Path(plain["shards"]),
                 previous=Path(plain["previous"]) if plain["previous"] else None,
                 training=TrainingSettings.model_validate(plain["training"]),
@@ -135,10 +149,9 @@ class _Run:
         self.measured_tokens = 0
         self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
         config = job.config
-        self.train_shards = read_shards(job.shards / "train")
-        self.held_out_shards = read_shards(job.shards / "held_out")
-        for name, shards in (("train", self.train_shards), ("held_out", self.held_out_shards)):
-            check(shards, name, job.vocabulary_size, config.sequence_length, config.sentence_task)
+        self.train_shards = self._reader("train")
+        self.held_out_shards = self._reader("held_out")
+        self.targets = _targets(job)
         self.device: Device = open_device(job.training.device, job.training.threads)
         self.model = BertForPretraining(config.architecture, job.vocabulary_size, config.sentence_task)
         self.state = State()
@@ -164,6 +177,23 @@ class _Run:
         self.metrics = Lines(folder / "metrics.jsonl", keep=kept)
         self.timing = Lines(folder / "timing.jsonl")
         self._announce(found)
+
+    def _reader(self, part: str) -> ShardReader:
+        """The rows of a part, each row group checked when it is read; DataError where the first does not fit."""
+        job, config = self.job, self.config
+        stored = config.objective == "mlm" and config.masks is None
+
+        def checked(rows: Shards, name: str) -> None:
+            check(rows, name, job.vocabulary_size, config.sequence_length, config.sentence_task, stored)
+
+        reader = ShardReader(job.shards / part, checked)
+        if not len(reader):
+            raise DataError(f"the {part} shards hold no rows", "The corpus is too small for this sequence length.")
+        if stored != reader.stores_masks:
+            has = "no masks" if stored else "masks"
+            raise DataError(f"the {part} shards hold {has}, which this recipe does not expect", "Build them again.")
+        reader.take(np.arange(1))
+        return reader
 
     def to_the_end(self) -> bool:
         """Train; True when the run is finished, False when it was asked to stop and has saved."""
@@ -199,13 +229,9 @@ class _Run:
 
     def _step(self) -> None:
         config, state = self.config, self.state
-        batch = training_batch(
-            self.train_shards,
-            state.step,
-            config.batch_size,
-            config.sequence_length,
-            mix(config.seed, config.first_step),
-        ).on(self.device)
+        seed = mix(config.seed, config.first_step)
+        rows = training_rows(self.train_shards, state.step, config.batch_size, seed, self.targets)
+        batch = batch_of(rows, config.sequence_length).on(self.device)
         self.device.seed_step(config.seed, config.first_step + state.step)
         rate = learning_rate(
             config.first_step + state.step, config.learning_rate, config.warmup_steps, config.schedule_steps
@@ -277,7 +303,8 @@ class _Run:
         for rows in _parts(self._held_out_rows(), self.config.batch_size):
             if self.stop.asked:
                 return None
-            batch = batch_of(self.held_out_shards, rows, self.config.sequence_length).on(self.device)
+            found = held_out_rows(self.held_out_shards, rows, self.targets)
+            batch = batch_of(found, self.config.sequence_length).on(self.device)
             with self.device.autocast(self.config.precision):
                 words, sentences = self.model(*batch.model_inputs)
                 losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
@@ -427,25 +454,48 @@ class _Run:
         return {
             "step": self.config.first_step + self.config.steps,
             "sequences": len(held_out),
-            "masked_words": int(self.held_out_shards.masked_offsets[len(held_out)]),
+            "masked_words": len(held_out_rows(self.held_out_shards, held_out, self.targets).masked_ids),
             **last,
-            "baselines": baselines(self.train_shards, self.held_out_shards, len(held_out)),
+            "baselines": baselines(self.train_shards, self.held_out_shards, len(held_out), self.targets),
         }
 
 
-def baselines(train_shards: Shards, held_out: Shards, rows: int) -> dict[str, Any]:
-    """What guessing gets on the first `rows` held-out rows: always the masked word that is most frequent in training,
-    always the sentence label that is more frequent there."""
-    frequent = int(np.bincount(train_shards.masked_ids).argmax())
-    hidden = held_out.masked_ids[: held_out.masked_offsets[rows]]
+def _targets(job: Job) -> Targets | None:
+    """What rows without stored masks are given to predict."""
+    config = job.config
+    if config.objective == "clm":
+        return next_words
+    if config.masks is None:
+        return None
+    vocabulary = read_vocabulary(job.vocabulary / "vocab.txt")
+    cls_id, sep_id, mask_id = (vocabulary.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
+    of_vocabulary = control(vocabulary, cls_id=cls_id, sep_id=sep_id, mask_id=mask_id)
+    return drawn_masks(config.masks, of_vocabulary, mix(config.seed, config.first_step))
+
+
+BASELINE_PART = 4096
+BASELINE_ROWS = 100_000
+"""of the training part that the most frequent word is counted in"""
+
+
+def baselines(train: ShardReader, held_out: ShardReader, rows: int, targets: Targets | None = None) -> dict[str, Any]:
+    """What guessing gets on the first `rows` held-out rows: always the word that is most often to be predicted in
+    training, always the sentence label that is more frequent there."""
+    counts = np.zeros(1, np.int64)
+    for some in _parts(np.arange(min(len(train), BASELINE_ROWS)), BASELINE_PART):
+        found = np.bincount(held_out_rows(train, some, targets).masked_ids, minlength=len(counts))
+        counts = found + np.pad(counts, (0, len(found) - len(counts)))
+    frequent = int(counts.argmax())
+    hidden = held_out_rows(held_out, np.arange(rows), targets).masked_ids
     guesses: dict[str, Any] = {
         "most_frequent_token_id": frequent,
         "most_frequent_token_accuracy": _short(float((hidden == frequent).mean())),
         "nsp_majority_accuracy": None,
     }
-    if train_shards.label is not None and held_out.label is not None:
-        majority = int(train_shards.label.mean() > 0.5)
-        guesses["nsp_majority_accuracy"] = _short(float((held_out.label[:rows] == majority).mean()))
+    if "next_sentence_label" in train.columns:
+        majority = int(train.column("next_sentence_label").mean() > 0.5)
+        labels = held_out.column("next_sentence_label")[:rows]
+        guesses["nsp_majority_accuracy"] = _short(float((labels == majority).mean()))
     return guesses
 
 

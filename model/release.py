@@ -82,6 +82,7 @@ def model_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, 
         "layer_norm_eps": 1e-12,
         "pad_token_id": tokenizer.pad_id,
         "tie_word_embeddings": True,
+        **({"is_decoder": True} if architecture.attention == "causal" else {}),
     }
 
 

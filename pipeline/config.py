@@ -259,6 +259,8 @@ class Architecture(Frozen):
     max_positions: Annotated[int, Field(ge=1, le=100_000)] = 512
     dropout: Share = 0.1
     """on embeddings, attention probabilities and both outputs of a layer"""
+    attention: Literal["bidirectional", "causal"] = "bidirectional"
+    """causal: every token sees those before it only (the paper's left-to-right ablation)"""
 
     @model_validator(mode="after")
     def _heads_divide_hidden(self) -> "Architecture":
@@ -460,7 +462,10 @@ class PretrainConfig(Frozen):
     """`pretrained_L`: one phase, and where it stands in the schedule."""
 
     architecture: Architecture
+    objective: Literal["mlm", "clm"] = "mlm"
     sentence_task: Literal["nsp", "sop", "none"] = "nsp"
+    masks: ShardsConfig | None = None
+    """how masks are drawn when batches are loaded; None: they are stored, or the objective needs none"""
     sequence_length: int
     steps: int
     """of this phase"""

@@ -22,7 +22,7 @@ from pipeline.pairs import (
     target_lengths,
     truncated,
 )
-from pipeline.shard_schema import shard_schema
+from pipeline.shard_schema import ranges, shard_schema
 from pipeline.streams import Keys, drawn, mixed, substreams, uniform
 
 BATCH = 4096
@@ -120,7 +120,7 @@ def _assembled(
     starts, sizes = (np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
     lengths = sizes.sum(axis=1)
     tokens = np.append(pool_tokens, np.array([control.cls_id, control.sep_id], pool_tokens.dtype))
-    ids = tokens[_ranges(starts.ravel(), sizes.ravel())]
+    ids = tokens[ranges(starts.ravel(), sizes.ravel())]
     columns = {
         "input_ids": _lists(ids, lengths),
         "token_type_start": a + 2,
@@ -151,14 +151,14 @@ def _packed(pool: Pool, visited: Visits, config: ShardsConfig, control: Control)
     order = np.argsort(substreams(visited.keys, "order"), kind="stable")
     document, keys = visited.document[order], visited.keys[order]
     sentences = pool.documents[document + 1] - pool.documents[document]
-    sentence = _ranges(pool.documents[document], sentences)
+    sentence = ranges(pool.documents[document], sentences)
     sizes = np.diff(pool.bounds)[sentence]
     separated = np.zeros(len(sentence), np.int64)
     separated[np.cumsum(sentences)[:-1]] = 1
     ends = np.cumsum(sizes + separated)
     starts = ends - sizes
     stream = np.full(ends[-1], control.sep_id, pool.tokens.dtype)
-    stream[_ranges(starts, sizes)] = pool.tokens[_ranges(pool.bounds[sentence], sizes)]
+    stream[ranges(starts, sizes)] = pool.tokens[ranges(pool.bounds[sentence], sizes)]
     firsts = np.array(_cuts(starts.tolist(), ends.tolist(), max_tokens))
     lasts = np.append(firsts[1:], len(sentence)) - 1
     visit = np.repeat(np.arange(len(document)), sentences)
@@ -172,7 +172,7 @@ def _packed(pool: Pool, visited: Visits, config: ShardsConfig, control: Control)
             b_start=zero, b_end=zero, label=zero, sentences=b - a + 1,
         )  # fmt: skip
         spread = visit[b] - visit[a] + 1
-        names = pa.array(pool.doc_ids, pa.string()).take(pa.array(document[_ranges(visit[a], spread)]))
+        names = pa.array(pool.doc_ids, pa.string()).take(pa.array(document[ranges(visit[a], spread)]))
         yield _assembled(stream, spans, instance_keys[some], _lists(names, spread), config, control)
 
 
@@ -182,12 +182,6 @@ def _cuts(starts: Sequence[int], ends: Sequence[int], max_tokens: int) -> list[i
     while (after := max(bisect_right(ends, starts[cuts[-1]] + max_tokens), cuts[-1] + 1)) < len(starts):
         cuts.append(after)
     return cuts
-
-
-def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """starts[0] … starts[0] + sizes[0] - 1, starts[1] … as one array."""
-    before = np.cumsum(sizes) - sizes
-    return np.repeat(starts - before, sizes) + np.arange(sizes.sum())
 
 
 def _lists(values: npt.NDArray[np.integer] | pa.Array, sizes: Ints) -> pa.ListArray:

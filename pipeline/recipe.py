@@ -143,14 +143,7 @@ class Recipe(Frozen):
         yield "documents", self._documents()
         yield "wordpiece_vocab", VocabularyConfig(**dict(self.vocabulary))
         for phase in self.pretraining.phases:
-            yield (
-                f"pretraining_shards_{phase.sequence_length}",
-                ShardsConfig(
-                    **dict(self.shards),
-                    sequence_length=phase.sequence_length,
-                    max_predictions_per_seq=self.max_predictions(phase),
-                ),
-            )
+            yield f"pretraining_shards_{phase.sequence_length}", self._shards(phase)
         for index in range(len(self.pretraining.phases)):
             yield f"pretrained_{self.pretraining.phases[index].sequence_length}", self._pretrain(index)
         yield "release", ReleaseConfig(recipe=self.name, description=self.description)
@@ -192,13 +185,22 @@ class Recipe(Frozen):
             **{name: value for name, value in _common(corpus, DocumentsConfig).items() if name != "exclude"},
         )
 
+    def _shards(self, phase: Phase) -> ShardsConfig:
+        return ShardsConfig(
+            **dict(self.shards),
+            sequence_length=phase.sequence_length,
+            max_predictions_per_seq=self.max_predictions(phase),
+        )
+
     def _pretrain(self, index: int) -> PretrainConfig:
         whole = self.pretraining
         phase = whole.phases[index]
         shared = whole.schedule == "shared"
         return PretrainConfig(
             architecture=self.architecture,
+            objective=self.shards.objective,
             sentence_task=self.shards.sentence_task,
+            masks=self._shards(phase) if self.shards.objective == "mlm" and not self.shards.stores_masks else None,
             sequence_length=phase.sequence_length,
             steps=phase.steps,
             first_step=sum(earlier.steps for earlier in whole.phases[:index]) if shared else 0,
@@ -394,6 +396,7 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     yield from _corpus_contradictions(recipe.corpus)
     yield from _phase_contradictions(recipe)
     yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
+    yield from _objective_contradictions(recipe)
     if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
         yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
     twice = [name for name, count in Counter(name for name, _ in recipe._assets()).items() if count > 1]
@@ -430,6 +433,19 @@ def _corpus_contradictions(corpus: Corpus) -> Iterator[tuple[KeyPath, str, Any, 
 def _no_file(at: KeyPath, path: str) -> Iterator[tuple[KeyPath, str, Any, str]]:
     if path and not Path(path).is_file():
         yield at, "there is no such file", yamlfile.shown(Path(path)), "Correct the path, or put the file there."
+
+
+def _objective_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    clm, causal = recipe.shards.objective == "clm", recipe.architecture.attention == "causal"
+    if clm and not causal:
+        todo = "Write architecture.attention: causal."
+        yield ("shards", "objective"), "bidirectional attention would see the next word", "clm", todo
+    if causal and not clm:
+        todo = "Write shards.objective: clm, or attention: bidirectional."
+        yield ("architecture", "attention"), "masked words need what stands behind them", "causal", todo
+    if clm and recipe.shards.sentence_task != "none":
+        todo = "Write shards.sentence_task: none."
+        yield ("shards", "sentence_task"), "left to right, [CLS] sees no sentence", recipe.shards.sentence_task, todo
 
 
 def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:

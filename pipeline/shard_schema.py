@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.config import Shards as ShardConfig
 from pipeline.errors import DataError
@@ -69,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Shards:
-    """All rows of a folder of shard files, column by column.
+    """Rows of shard files, column by column.
 
     Row i owns `input_ids[input_offsets[i]:input_offsets[i+1]]` and, in both masked columns,
     `[masked_offsets[i]:masked_offsets[i+1]]`. Ids keep the type they are stored in (uint16 or int32).
@@ -92,6 +91,20 @@ class Shards:
     def lengths(self) -> npt.NDArray[np.int64]:
         """Tokens of each row."""
         return np.diff(self.input_offsets)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Shards":
+        """These rows, in this order."""
+        lengths, masks = np.diff(self.input_offsets)[rows], np.diff(self.masked_offsets)[rows]
+        masked = ranges(self.masked_offsets[rows], masks)
+        return Shards(
+            input_ids=self.input_ids[ranges(self.input_offsets[rows], lengths)],
+            input_offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            masked_positions=self.masked_positions[masked],
+            masked_ids=self.masked_ids[masked],
+            masked_offsets=np.concatenate([[0], np.cumsum(masks)]),
+            token_type_start=None if self.token_type_start is None else self.token_type_start[rows],
+            label=None if self.label is None else self.label[rows],
+        )
 
     def row(self, i: int) -> Row:
         """Instance `i`, 0 ≤ i < len."""
@@ -130,29 +143,23 @@ def shard_files(folder: Path) -> list[Path]:
     return files
 
 
-def read_shards(folder: Path) -> Shards:
-    """Read every shard of `folder` (`train` or `held_out` of the stage's output) into memory, without `documents`.
+def decoded(table: pa.Table, path: Path) -> Shards:
+    """The rows of a table with a shard's columns; `path` is named in messages. DataError if they are others.
 
-    Raises:
-        DataError: no file there, a file that is no Parquet, or files with other columns than a shard's.
+    Rows without stored masks have none.
     """
-    tables = []
-    for path in shard_files(folder):
-        try:
-            names = pq.read_schema(path).names
-            tables.append(pq.read_table(path, columns=[name for name in names if name != "documents"]))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(f"{path} can't be read as Parquet: {error}", "Run `bert verify` to restore it.") from None
-        missing = {"input_ids", "masked_lm_positions", "masked_lm_ids"} - set(names)
-        if missing or names != tables[0].column_names + ["documents"] * ("documents" in names):
-            raise DataError(f"{path} has columns {names}, which are not a shard's", "Run `bert verify` to restore it.")
-    table = pa.concat_tables(tables)
+    names = table.column_names
+    if "input_ids" not in names or ("masked_lm_positions" in names) != ("masked_lm_ids" in names):
+        raise DataError(f"{path} has columns {names}, which are not a shard's", "Run `bert verify` to restore it.")
     input_ids, input_offsets = flat(table["input_ids"])
-    positions, masked_offsets = flat(table["masked_lm_positions"])
-    masked_ids, id_offsets = flat(table["masked_lm_ids"])
+    positions, masked_offsets = np.empty(0, np.uint16), np.zeros(len(table) + 1, np.int64)
+    masked_ids, id_offsets = input_ids[:0], masked_offsets
+    if "masked_lm_ids" in names:
+        positions, masked_offsets = flat(table["masked_lm_positions"])
+        masked_ids, id_offsets = flat(table["masked_lm_ids"])
     if not np.array_equal(masked_offsets, id_offsets):
-        raise DataError(f"{folder}: masked_lm_positions and masked_lm_ids differ in length", "Build the shards again.")
-    pair = "next_sentence_label" in table.column_names
+        raise DataError(f"{path}: masked_lm_positions and masked_lm_ids differ in length", "Build the shards again.")
+    pair = "next_sentence_label" in names
     return Shards(
         input_ids=input_ids,
         input_offsets=input_offsets,
@@ -162,3 +169,9 @@ def read_shards(folder: Path) -> Shards:
         token_type_start=table["token_type_start"].to_numpy() if pair else None,
         label=table["next_sentence_label"].to_numpy() if pair else None,
     )
+
+
+def ranges(starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """starts[0] … starts[0] + sizes[0] - 1, starts[1] … as one array."""
+    ends = np.cumsum(sizes)
+    return np.repeat(starts - ends + sizes, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)

@@ -48,6 +48,7 @@ def reference_of(model: BertForPretraining) -> Any:
         max_position_embeddings=architecture.max_positions,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
+        is_decoder=architecture.attention == "causal",
     )
     reference = BertForPreTraining(config)
     weights = to_hugging_face(model.state_dict())
@@ -89,6 +90,25 @@ def test_hidden_states_and_logits_are_those_of_transformers(name: str) -> None:
     at_masks = theirs.prediction_logits[[0, 0, 1, 2, 2], [2, 5, 1, 3, 7]]
     torch.testing.assert_close(words, at_masks, atol=1e-5, rtol=0)
     torch.testing.assert_close(sentences, theirs.seq_relationship_logits, atol=1e-5, rtol=0)
+
+
+def test_left_to_right_states_and_logits_are_those_of_transformers() -> None:
+    model, batch = model_of(CONFIGS["deep"].model_copy(update={"attention": "causal"})), batch_of(CONFIGS["deep"])
+    inputs = {key: batch[key] for key in ("input_ids", "token_type_ids", "attention_mask")}
+    reference = reference_of(model)
+    with torch.inference_mode():
+        theirs = reference(**inputs, output_hidden_states=True)
+        hidden = model.encoder(**inputs)
+        words, _ = model(**batch)
+    real = batch["attention_mask"]
+    torch.testing.assert_close(hidden[real], theirs.hidden_states[-1][real], atol=1e-5, rtol=0)
+    at_masks = theirs.prediction_logits[[0, 0, 1, 2, 2], [2, 5, 1, 3, 7]]
+    torch.testing.assert_close(words, at_masks, atol=1e-5, rtol=0)
+    changed = batch["input_ids"].clone()
+    changed[:, 5:] += 1
+    with torch.inference_mode():
+        later = model.encoder(changed % VOCABULARY, batch["token_type_ids"], batch["attention_mask"])
+    assert torch.equal(later[:, :5], hidden[:, :5])  # what stands behind changes nothing
 
 
 def test_without_padding_the_mask_makes_no_difference() -> None:

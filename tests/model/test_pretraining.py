@@ -23,9 +23,9 @@ from model.pretraining_loop import baselines, train
 from pipeline import atomic
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
-from pipeline.shard_schema import read_shards
+from pipeline.shard_reader import ShardReader
 from pipeline.stage import ROOT
-from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_rows, write_shards, write_vocabulary
+from tests.model.tiny import ARCHITECTURE, VOCABULARY, read_shards, write_rows, write_shards, write_vocabulary
 
 RESULT = [
     "config.json",
@@ -60,6 +60,7 @@ def job(folder: Path, shards: Path, config: PretrainConfig, previous: Path | Non
         {
             "config": config.plain(),
             "vocabulary_size": len(VOCABULARY),
+            "vocabulary": str(folder),
             "shards": str(shards),
             "previous": None if previous is None else str(previous),
             "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": seconds},
@@ -156,15 +157,15 @@ def test_baselines_by_hand(tmp_path: Path) -> None:
 
     train_rows = [row([7, 7, 9], 1), row([7, 8], 1), row([9], 0)]
     held_out = [row([7, 9, 9, 7], 1), row([7], 0), row([9, 9], 1)]
-    seen = read_shards(write_rows(tmp_path / "train", train_rows, 20))
-    guesses = baselines(seen, read_shards(write_rows(tmp_path / "held_out", held_out, 20)), 3)
+    seen = ShardReader(write_rows(tmp_path / "train", train_rows, 20))
+    guesses = baselines(seen, ShardReader(write_rows(tmp_path / "held_out", held_out, 20)), 3)
     # 7 is most frequent in training: 3 of 7 held-out words; label 1: 2 of 3
     assert guesses == {
         "most_frequent_token_id": 7,
         "most_frequent_token_accuracy": pytest.approx(3 / 7, rel=1e-5),
         "nsp_majority_accuracy": pytest.approx(2 / 3, rel=1e-5),
     }
-    first_row = baselines(seen, read_shards(tmp_path / "held_out"), 1)
+    first_row = baselines(seen, ShardReader(tmp_path / "held_out"), 1)
     assert first_row["most_frequent_token_accuracy"] == 0.5
 
 

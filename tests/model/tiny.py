@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.config import Architecture, Shards
-from pipeline.shard_schema import shard_schema
+from pipeline.config import Architecture
+from pipeline.config import Shards as ShardsSection
+from pipeline.shard_reader import ShardReader
+from pipeline.shard_schema import Shards, shard_schema
 from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
 
 WORDS = ("the", "cat", "sat", "on", "mat", "dog", "##s", "run", "##ning", "paris", "is", ".", ",", "a", "##b")
@@ -17,10 +19,16 @@ ARCHITECTURE = Architecture(layers=2, hidden=16, heads=2, intermediate=24, max_p
 MASK = VOCABULARY.index("[MASK]")
 
 
+def read_shards(folder: Path) -> Shards:
+    """All rows of a folder of shards."""
+    reader = ShardReader(folder)
+    return reader.take(np.arange(len(reader)))
+
+
 def write_rows(folder: Path, rows: list[dict[str, Any]], vocabulary_size: int, sentence_task: str = "nsp") -> Path:
     """Shard rows as one shard file of `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(rows, schema=shard_schema(vocabulary_size, Shards(sentence_task=sentence_task)))
+    table = pa.Table.from_pylist(rows, schema=shard_schema(vocabulary_size, ShardsSection(sentence_task=sentence_task)))
     pq.write_table(table, folder / "shard-00000-of-00001.parquet")
     return folder
 

@@ -5,7 +5,9 @@ import pytest
 
 from pipeline.config import Shards
 from pipeline.errors import DataError
-from pipeline.shard_schema import read_shards, shard_schema
+from pipeline.shard_reader import ShardReader
+from pipeline.shard_schema import shard_schema
+from tests.model.tiny import read_shards
 
 PAIRS = [
     {
@@ -70,7 +72,7 @@ def test_without_a_sentence_task_every_token_has_type_0(tmp_path):
 
 def test_a_shard_without_rows_is_readable(tmp_path):
     write([], tmp_path / "shard.parquet")
-    assert len(read_shards(tmp_path)) == 0
+    assert len(ShardReader(tmp_path)) == 0
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1 but not really", "other columns", "mixed"])
