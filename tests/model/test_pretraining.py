@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -21,9 +23,10 @@ from model.optimizer import learning_rate
 from model.pretraining import pretrain
 from model.pretraining_loop import baselines, train
 from pipeline import atomic
-from pipeline.config import PretrainConfig
+from pipeline.config import PretrainConfig, Shards, ShardsConfig
 from pipeline.errors import DataError, TrainingError
 from pipeline.shard_reader import ShardReader
+from pipeline.shard_schema import shard_schema
 from pipeline.stage import ROOT
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, read_shards, write_rows, write_shards, write_vocabulary
 
@@ -96,6 +99,60 @@ def whole(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
     folder = job(tmp_path_factory.mktemp("whole"), shards, config_of())
     assert train(folder, Stop())
     return folder
+
+
+def unmasked(folder: Path) -> Path:
+    """The shards of `folder` as they are without stored masks and sentence task."""
+    out = folder.parent / f"{folder.name}-unmasked"
+    for part in ("train", "held_out"):
+        (out / part).mkdir(parents=True, exist_ok=True)
+        rows = pq.read_table(folder / part / "shard-00000-of-00001.parquet").to_pylist()
+        for row in rows:
+            for position, original in zip(row["masked_lm_positions"], row["masked_lm_ids"], strict=True):
+                row["input_ids"][position] = original
+        kept = [{"input_ids": row["input_ids"], "documents": row["documents"]} for row in rows]
+        schema = shard_schema(len(VOCABULARY), Shards(masking="dynamic", sentence_task="none"))
+        pq.write_table(pa.Table.from_pylist(kept, schema), out / part / "shard.parquet")
+    return out
+
+
+MASKS = ShardsConfig(sequence_length=16, max_predictions_per_seq=3, masking="dynamic", sentence_task="none")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"masks": MASKS.plain()},
+        {"objective": "clm", "architecture": ARCHITECTURE.model_copy(update={"attention": "causal"}).plain()},
+    ],
+    ids=["dynamic masks", "left to right"],
+)
+def test_rows_without_stored_masks_train_and_resume_exactly(
+    tmp_path: Path, shards: Path, changes: dict[str, Any]
+) -> None:
+    config = config_of(sentence_task="none", **changes)
+    whole = job(tmp_path / "whole", unmasked(shards), config)
+    write_vocabulary(whole)
+    assert train(whole, Stop())
+    rows = [row for row in lines.read(whole / "result" / "metrics.jsonl") if "loss" in row]
+    assert rows[-1]["loss"] < rows[0]["loss"] < math.log(20) + 0.5
+    assert rows[-1]["loss"] < math.log(15)  # better than who knows only how frequent each of the 15 words is
+    scores = json.loads((whole / "result" / "held_out.json").read_text())
+    assert scores["masked_words"] > 0
+    assert scores["nsp_accuracy"] is None
+    halved = job(tmp_path / "halved", unmasked(shards), config)
+    write_vocabulary(halved)
+    assert not train(halved, StopAt(25))
+    assert train(halved, Stop())
+    assert files(halved / "result") == files(whole / "result")
+
+
+def test_shards_of_another_kind_are_refused(tmp_path: Path, shards: Path) -> None:
+    with pytest.raises(DataError, match="hold no masks"):
+        train(job(tmp_path / "a", unmasked(shards), config_of(sentence_task="none")), Stop())
+    folder = job(tmp_path / "b", shards, config_of(masks=MASKS.plain()))
+    with pytest.raises(DataError, match="hold masks"):
+        train(folder, Stop())
 
 
 def test_what_a_run_leaves(whole: Path) -> None:

@@ -208,6 +208,32 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("steps: 100", "steps: 100, max_predictions_per_seq: 127", "more than a sequence of 128 has tokens", "Lower"),
         ("path: texts", "wiki: enwiki", "a wiki's dump is no source of kind books", "kind: wikipedia"),
         ("warmup_steps: 10", "schedule: per_phase\n  warmup_steps: 100", "not below the 100 steps of the phase", ""),
+        ("name: small", "name: small\nshards: {packing: full_sentences}", "needs sentence_task: none", ""),
+        ("name: small", "name: small\nshards: {max_ngram: 3}", "needs whole_words: true", ""),
+        (
+            "name: small",
+            "name: small\nshards: {faithful: original, sentence_task: sop}",
+            "needs sentence_task: nsp",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nshards: {objective: clm, sentence_task: none}",
+            "shards.objective: bidirectional attention would see the next word",
+            "attention: causal",
+        ),
+        (
+            "name: small",
+            "name: small\narchitecture: {attention: causal}",
+            "architecture.attention: masked words need what stands behind them",
+            "objective: clm",
+        ),
+        (
+            "name: small",
+            "name: small\nshards: {objective: clm}\narchitecture: {attention: causal}",
+            "shards.sentence_task: left to right, [CLS] sees no sentence (it is nsp)",
+            "sentence_task: none",
+        ),
         ("    - {sequence", "    - {sequence_length: 128, steps: 1}\n    - {sequence", "same sequence_length", ""),
         (
             "name: small",
