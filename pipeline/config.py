@@ -183,6 +183,9 @@ class Corpus(Frozen):
 class Vocabulary(Frozen):
     """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
 
+    from_: str = Field(default="", alias="from")
+    """a vocab.txt (a relative path starts at the recipe's folder), or the version of a vocabulary in the store, to be taken
+    instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
     size: Annotated[int, Field(ge=100, le=1_000_000)] = 30522
     lowercase: bool = True
     strip_accents: bool = True
@@ -448,7 +451,15 @@ class DocumentsConfig(Frozen):
 
 
 class VocabularyConfig(Vocabulary):
-    """`wordpiece_vocab`."""
+    """`wordpiece_vocab`. `from_` is a version in the store, or empty."""
+
+    file: PathFrom | None = None
+    """a vocab.txt to take"""
+
+    @property
+    def trained(self) -> bool:
+        """Whether the vocabulary is trained on the documents."""
+        return not self.from_ and self.file is None
 
 
 class ShardsConfig(Shards):

@@ -62,6 +62,7 @@ BUILT_IN_TASKS = (
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
+_VERSION = re.compile(r"[0-9a-f]{64}")
 _WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
 
 
@@ -141,7 +142,7 @@ class Recipe(Frozen):
                 yield f"{name}_files", files
                 yield f"{name}_text", self._text(name, source)
         yield "documents", self._documents()
-        yield "wordpiece_vocab", VocabularyConfig(**dict(self.vocabulary))
+        yield "wordpiece_vocab", self._vocabulary()
         for phase in self.pretraining.phases:
             yield f"pretraining_shards_{phase.sequence_length}", self._shards(phase)
         for index in range(len(self.pretraining.phases)):
@@ -184,6 +185,12 @@ class Recipe(Frozen):
             exclude=PathFrom(path=corpus.exclude) if corpus.exclude else None,
             **{name: value for name, value in _common(corpus, DocumentsConfig).items() if name != "exclude"},
         )
+
+    def _vocabulary(self) -> VocabularyConfig:
+        named = self.vocabulary.from_
+        file = PathFrom(path=named) if named and not _VERSION.fullmatch(named) else None
+        section = {**dict(self.vocabulary), "from_": "" if file else named}
+        return VocabularyConfig(**section, file=file)
 
     def _shards(self, phase: Phase) -> ShardsConfig:
         return ShardsConfig(
@@ -394,6 +401,8 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     """What each section allows but not all of them together: (key path, rule, value, what to do)."""
     yield from _source_contradictions(recipe.corpus.sources)
     yield from _corpus_contradictions(recipe.corpus)
+    if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
+        yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
     yield from _phase_contradictions(recipe)
     yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
     yield from _objective_contradictions(recipe)

@@ -11,7 +11,15 @@ from pipeline.config import VocabularyConfig
 from pipeline.errors import DataError
 from pipeline.schemas import count_rows, iter_batches
 from pipeline.stage import Stage
-from pipeline.tokenizer import MAX_WORD_CHARACTERS, SPECIAL_TOKENS, Tokenizer, bert_words, make, tokenizer_json
+from pipeline.tokenizer import (
+    MAX_WORD_CHARACTERS,
+    SPECIAL_TOKENS,
+    Tokenizer,
+    bert_words,
+    make,
+    read_vocabulary,
+    tokenizer_json,
+)
 
 STAGE = Stage(
     name="wordpiece_vocab",
@@ -26,16 +34,18 @@ LINE_WORDS = 4096
 
 
 def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: Path) -> dict[str, Any]:
-    """Write vocab.txt and tokenizer.json, trained on the train documents of `inputs["documents"]`.
+    """Write vocab.txt and tokenizer.json, trained on the train documents of `inputs["documents"]`, or taken from where
+    the configuration says.
 
     The statistics are measured on the held-out documents. DataError where the text has no train documents, or gives
-    fewer tokens than `config.size`, or its characters alone are more.
+    fewer tokens than `config.size`, or its characters alone are more; where a vocabulary that is named is broken or not
+    there.
     """
     chunks = _count_chunks(inputs["documents"])
     words = count_words(chunks["train"], config)
     if not words:
         raise DataError(f"{inputs['documents']} has no words in its train part", "Check the sources of the recipe.")
-    vocabulary = learn(words, config)
+    vocabulary = learn(words, config) if config.trained else list(read_vocabulary(_named(config)))
     options = {"lowercase": config.lowercase, "strip_accents": config.strip_accents}
     (out / "vocab.txt").write_bytes("".join(f"{token}\n" for token in vocabulary).encode())
     (out / "tokenizer.json").write_bytes(tokenizer_json(vocabulary, **options).encode())
@@ -50,6 +60,21 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
         **coverage(count_words(chunks[measured_on], config), tokenizer),
         "longest_tokens": sorted(vocabulary, key=lambda token: (-len(token.removeprefix("##")), token))[:20],
     }
+
+
+def _named(config: VocabularyConfig) -> Path:
+    """The vocab.txt that the configuration names."""
+    if config.file is not None:
+        return Path(config.file.path)
+    from pipeline.build import open_store
+
+    store = open_store()
+    if not store.content(STAGE.name, config.from_).exists():
+        raise DataError(
+            f"the store holds no vocabulary of version {config.from_}",
+            "`bert audit RECIPE/wordpiece_vocab` names the version of a recipe's; a path names a file.",
+        )
+    return store.folder(STAGE.name, config.from_) / "vocab.txt"
 
 
 def _count_chunks(folder: Path) -> dict[str, Counter[str]]:

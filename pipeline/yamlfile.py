@@ -5,6 +5,7 @@ about a merged recipe can so name the file and line that a value really comes fr
 """
 
 import os
+import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ from pipeline.stage import ROOT
 KeyPath: TypeAlias = tuple[str | int, ...]
 PATHS = ("path", "templates", "manifest", "exclude")
 """Keys whose values are paths, in recipes and settings."""
+_LIKE_A_PATH = re.compile(r"[/.~]")
+"""`from` may also name a version"""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -182,7 +185,8 @@ def plain(node: Node, as_text: Set[KeyPath] = frozenset(), at: KeyPath = ()) -> 
     if isinstance(node.value, tuple):
         return tuple(plain(v, as_text, (*at, i)) for i, v in enumerate(node.value))
     value = node.text if at in as_text else node.value
-    if at and at[-1] in PATHS and isinstance(value, str) and value:
+    is_path = at and (at[-1] in PATHS or (at[-1] == "from" and _LIKE_A_PATH.search(str(value))))
+    if is_path and isinstance(value, str) and value:
         return os.path.normpath(node.file.parent.absolute() / Path(value).expanduser())  # keeps links
     return value
 

@@ -209,13 +209,18 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
     entries = text.removesuffix("\n").split("\n")
     return {
         "size": len(entries),
-        "size_minus_declared": len(entries) - config.size,
+        "size_minus_declared": len(entries) - config.size if config.trained else DOES_NOT_APPLY,
         "repeated_entries": len(entries) - len(set(entries)),
         "blank_entries": sum(entry.split() != [entry] for entry in entries),
-        "misplaced_special_tokens": _misplaced(entries, config.layout),
+        "misplaced_special_tokens": _misplaced(entries, config.layout) if config.trained else _missing(entries),
         "tokenizer_differences": _differences(folder / "tokenizer.json", entries, config),
         "unknown_rate": statistics.get("unknown_rate"),
     }
+
+
+def _missing(entries: list[str]) -> int:
+    """A vocabulary made elsewhere has its special tokens where it has them."""
+    return len(set(SPECIAL_TOKENS) - set(entries))
 
 
 def _misplaced(entries: list[str], layout: str) -> int:

@@ -286,6 +286,23 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
     assert "two assets are named task_data_text" in error.what
 
 
+def test_a_vocabulary_is_named_by_a_file_or_a_version(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("[PAD]\n")
+    text = SMALL + "vocabulary: {from: words.txt, lowercase: false}\n"
+    config = load(tmp_path, small=text).recipes["small"].config_for("wordpiece_vocab")
+    assert config.asked() == {"file": {"path": str(tmp_path / "words.txt")}, "lowercase": False}
+    version = "ab" * 32
+    config = (
+        load(tmp_path, small=SMALL + f"vocabulary: {{from: {version}}}\n")
+        .recipes["small"]
+        .config_for("wordpiece_vocab")
+    )
+    assert config.asked() == {"from": version}
+    for other in ("missing.txt", "abc"):
+        error = refused(tmp_path, SMALL + f"vocabulary: {{from: {other}}}\n")
+        assert "vocabulary.from: there is no such file" in error.what
+
+
 def test_a_source_may_be_called_like_a_kind_of_origin(tmp_path: Path) -> None:
     error = refused(tmp_path, SMALL.replace("books: {kind: books", "wiki: {kind: nooks"))
     assert "small.yaml:4: corpus.sources.wiki.kind" in error.what

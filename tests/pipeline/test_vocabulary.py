@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import tokenizers
 
-from pipeline.config import VocabularyConfig
+from pipeline.build import open_store
+from pipeline.config import PathFrom, VocabularyConfig
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.stage import ROOT
+from pipeline.suites import SUITES, validate
 from pipeline.tokenizer import SPECIAL_TOKENS, bert_words, load, make
 from pipeline.vocabulary import count_words, coverage, learn, train_vocabulary
 
@@ -48,6 +50,43 @@ def babble(seed: int, words: int) -> list[str]:
         "".join(generator.choices("abcdefghijklmnopqrstuvwxyzäöüéñß", k=generator.randint(1, 9))) for _ in range(900)
     ]
     return [" ".join(generator.choices(stems, k=100)) for _ in range(words // 100)]
+
+
+GIVEN = [*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"), "the"]
+
+
+def test_a_vocabulary_that_is_named_is_taken_as_it_is_and_measured(tmp_path: Path) -> None:
+    texts = documents(tmp_path / "documents", ["the hat"], ("the cat sat",))
+    file = tmp_path / "vocab.txt"
+    file.write_bytes("".join(f"{token}\r\n" for token in ["[unused0]", *GIVEN]).encode("utf-8-sig"))
+    (tmp_path / "out").mkdir()
+    asked = VocabularyConfig(file=PathFrom(path=str(file)))
+    found = train_vocabulary({"documents": texts}, asked, tmp_path / "out")
+    tokenizer = load(tmp_path / "out")
+    assert tokenizer.vocabulary == ("[unused0]", *GIVEN)
+    assert tokenizer.special_ids == (1, 2, 3, 4, 5)
+    assert found["size"] == len(GIVEN) + 1
+    # the; c ##a ##t; s ##a ##t: 7 pieces of 3 words, 4 of them continue
+    assert (found["pieces_per_word"], found["continued_share"]) == (round(7 / 3, 6), round(4 / 7, 6))
+    assert {r.name: r.passed for r in validate("wordpiece_vocab", tmp_path / "out", asked, found)} == {
+        check.name: True for check in SUITES["wordpiece_vocab"].checks
+    }
+    file.write_text("".join(f"{token}\n" for token in GIVEN if token != "[MASK]"))
+    with pytest.raises(DataError, match=r"vocab.txt lacks \[MASK\]"):
+        train_vocabulary({"documents": texts}, asked, tmp_path / "out")
+
+
+def test_a_version_of_the_store_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
+    with open_store().staging() as staged:
+        (staged / "vocab.txt").write_text("".join(f"{token}\n" for token in GIVEN))
+        version = open_store().publish("wordpiece_vocab", staged)
+    texts = documents(tmp_path / "documents", ["the hat"], ("the cat sat",))
+    (tmp_path / "out").mkdir()
+    train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": version}), tmp_path / "out")
+    assert load(tmp_path / "out").vocabulary == tuple(GIVEN)
+    with pytest.raises(DataError, match="no vocabulary of version 0000"):
+        train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": "0" * 64}), tmp_path / "out")
 
 
 def test_merges_by_hand() -> None:
