@@ -2,8 +2,8 @@
 
 Before the library sees a text, characters that lead it astray are masked by others of the same length, so that every
 offset stays: quotation marks become spaces (it skips whatever stands between two of them, and a page of dialogue would
-be one sentence), and words that look like abbreviations ("said I. He", "No. He", "for me. Oxen") become others. Then
-each boundary it finds is moved behind the closing marks, and taken back where the sentence goes on: before a
+be one sentence), and the full stop after a word that looks like an abbreviation ("said I. He", "No. He", "for me. Oxen")
+becomes an exclamation mark. Then each boundary it finds is moved behind the closing marks, and taken back where the sentence goes on: before a
 lower-case letter, after an abbreviation, before what tells who spoke ("Stop!" I cried). benchmarks/sentences.py
 counts the errors with and without this.
 """
@@ -29,16 +29,19 @@ _OTHER_WHITESPACE = re.compile(r"[^\S \n]")
 _DOUBLE_QUOTES = '"“”„‟«»‹›'
 _SINGLE_QUOTES = "'’‘‚‛"
 _NO_APOSTROPHE = {quote: re.compile(rf"{quote}(?:(?!\w)|(?<!\w{quote}))") for quote in _SINGLE_QUOTES}
-_WHOLE_SENTENCE_BRACKET = re.compile(r"""[(\[](?:(?<=[.!?…"”’']\s.)|(?<=\n.)|(?<=\A.)|(?<=\A["“].))(?=\W?[^\W\da-z_])""")
-_I_AT_THE_END = re.compile(r" I\.(?=\s+[A-Z](?!\.))")
-_NO_NUMBER = re.compile(r"No\.(?=\s+(?:I\b(?![.,;:)])|[A-Z][a-z'’]))")
+_WHOLE_SENTENCE_BRACKET = re.compile(r"""\((?:(?<=[.!?…"”’']\s.)|(?<=\n.)|(?<=\A.)|(?<=\A["“].))(?=\W?[^\W\da-z_])""")
+_ENGLISH_WORDS = (
+    r"(?<= I\.)(?=\s+[A-Z](?!\.))",
+    r"(?<=\bNo\.)(?=\s+(?:I\b(?![.,;:)])|[A-Z][a-z'’]))",
+)
+"""Full stops after I and No that are no initial and no number: behind them a capital, but no further initial."""
 
 # All are bounded: a run of a million dots or quotes would be read again from each of its characters.
 _GAP = re.compile(r"""[.!?…]{0,8}["'’”‘“»«›‹)\]]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?""")
 """From a mark to the next sentence. A closing mark may stand alone, as in French: « Oui. »"""
 _BEFORE_WORD = re.compile(r"""[^\w,;:]{0,64}""")
 _NUMBER = re.compile(r"\d|(?:[IVXLCDM]{2,}|[VXLCDM])\b|I(?=[.,;:)])")
-_QUOTED = re.compile(r"""[!?….][!?]?["'’”]""")
+_SHILLINGS = re.compile(r"\d{1,2}[sd]\b")
 _WHO_SPOKE = re.compile(
     r"""(?:I|(?:(?:Mrs?|Dr|Capt)\.\ )?(?!(?:He|She|It|They|We|You|The|This|That|His|Her|And|But|Then|There)\b)
         [A-Z][\w'’-]{1,20}(?:\ [A-Z][\w'’-]{1,20}){0,2})
@@ -78,8 +81,8 @@ class _Rules:
     """what of them stands behind their last space"""
     before_numbers: frozenset[str]
     """abbreviations only where a number follows"""
-    words: tuple[str, ...]
-    """no abbreviations, though the library takes them for some"""
+    full_stop: re.Pattern[str] | None
+    """full stops after words that the library takes for abbreviations"""
     english: bool
 
 
@@ -91,11 +94,13 @@ def _rules(language: str, added: frozenset[str]) -> _Rules:
     entries = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     whole = [*added, *(entry for entry in entries if entry[0] != "!" and not entry.endswith(" 1"))]
     folded = [" ".join(entry.split()).casefold().removesuffix(".") for entry in whole if entry.strip()]
+    words = [rf"(?<= {re.escape(entry[1:])})" for entry in entries if entry[0] == "!"]
+    words.extend(_ENGLISH_WORDS if code == "en" else ())
     return _Rules(
         frozenset(entry.replace(" ", "") for entry in folded),
         frozenset(entry.split(" ")[-1] for entry in folded),
         frozenset(entry[:-2].casefold().removesuffix(".") for entry in entries if entry.endswith(" 1")),
-        tuple(entry[1:].removesuffix(".") for entry in entries if entry[0] == "!"),
+        re.compile(rf"\.(?:{'|'.join(words)})") if words else None,
         code == "en",
     )
 
@@ -130,55 +135,59 @@ def _mask(text: str, rules: _Rules) -> str:
         # The library fails where a whitespace character of several bytes (U+0085, U+00A0, …) stands between an initial
         # and a period.
         masked = _OTHER_WHITESPACE.sub(" ", masked)
-    if "(" in text or "[" in text:
+    if "(" in text:
         masked = _WHOLE_SENTENCE_BRACKET.sub(" ", masked)
     if "。" not in text:  # in Chinese and Japanese nothing shows whether a sentence goes on behind a quotation
-        for quote in _DOUBLE_QUOTES:
+        for quote in _DOUBLE_QUOTES[:1] if text.isascii() else _DOUBLE_QUOTES:
             masked = masked.replace(quote, " ")
         for quote, pattern in _NO_APOSTROPHE.items():
             if quote in masked:
                 masked = pattern.sub(" ", masked)
-    for word in rules.words:
-        masked = masked.replace(f" {word}.", f" {'é' * len(word)}.")
-    if rules.english:
-        masked = _I_AT_THE_END.sub(" é.", masked)
-        masked = _NO_NUMBER.sub("éé.", masked)
-    return masked
+    return rules.full_stop.sub("!", masked) if rules.full_stop else masked
 
 
 def _paragraph(
     text: str, masked: str, start: int, stop: int, rules: _Rules, segment: Callable[[str], Iterable[str]]
-) -> Iterator[int]:
+) -> list[int]:
     """Offsets of the ends of the sentences in text[start:stop]; the last is `stop`."""
+    if start == stop:
+        return []
+    ends = []
+    before = start
     for end in _library_ends(masked, start, stop, segment):
-        mark = len(masked[max(start, end - 64) : end].rstrip()) + max(start, end - 64)
-        gap = _GAP.match(text, mark, stop)
-        end = gap.end() if gap else end
-        if end < stop and not _goes_on(text, start, mark, end, stop, rules):
-            yield end
-    if start < stop:
-        yield stop
+        if text[end - 1] == " " != masked[end - 2] and end - start > 1 and text[end].isalpha():
+            mark = end - 1  # nearly always: a mark, a space, a word
+        else:
+            from_ = max(start, end - 64)
+            mark = from_ + len(masked[from_:end].rstrip())
+            gap = _GAP.match(text, mark, stop)
+            end = gap.end() if gap else end
+        if before < end < stop and not _goes_on(text, start, mark, end, stop, rules):
+            ends.append(end)
+            before = end
+    ends.append(stop)
+    return ends
 
 
-def _library_ends(masked: str, start: int, stop: int, segment: Callable[[str], Iterable[str]]) -> Iterator[int]:
+def _library_ends(masked: str, start: int, stop: int, segment: Callable[[str], Iterable[str]]) -> list[int]:
+    """Where the library ends a sentence before `stop`."""
+    ends = []
     while start < stop:
         piece = masked[start : min(stop, start + PIECE_CHARACTERS)]
         lengths = [len(sentence) for sentence in segment(piece)]
-        last = start + len(piece) == stop
         if sum(lengths) != len(piece):
-            lengths = []  # the library lost a character: better one long sentence than a wrong offset
-        if last:
-            lengths = lengths[:-1]
-        elif lengths:
-            lengths.pop()  # it may go on behind the piece: let it begin the next one
+            lengths = [len(piece)]  # the library lost a character: better one long sentence than a wrong offset
+        last = start + len(piece) == stop
+        del lengths[-1]  # what may go on behind the piece begins the next one
         for length in lengths:
             start += length
-            yield start
+            ends.append(start)
         if last:
-            return
+            break
         if not lengths:  # a sentence longer than a piece: on with its last word, whose full stop may be the end
             cut = piece.rfind(" ", len(piece) - _LONGEST_WORD, len(piece) - 1)
             start += cut if cut > 0 else len(piece)
+    return ends
 
 
 def _goes_on(text: str, start: int, mark: int, end: int, stop: int, rules: _Rules) -> bool:
@@ -189,8 +198,8 @@ def _goes_on(text: str, start: int, mark: int, end: int, stop: int, rules: _Rule
         word = found.end() if found else end
         if word == stop or text[word].islower() or text[word] in ",;:":
             return True
-        if word - end >= 64:
-            return True  # a long run of punctuation
+        if word - end >= 64 or _SHILLINGS.match(text, end):
+            return True  # a long run of punctuation; £3. 10s.
     if text[mark - 1] == "." and _abbreviated(text, start, mark, end, rules):
         return True
     return (
@@ -203,7 +212,11 @@ def _goes_on(text: str, start: int, mark: int, end: int, stop: int, rules: _Rule
 
 
 def _abbreviated(text: str, start: int, mark: int, end: int, rules: _Rules) -> bool:
-    window = text[max(start, mark - _LONGEST_WORD) : mark - 1]
+    from_ = max(start, mark - _LONGEST_WORD)
+    word = text[max(from_, text.rfind(" ", from_, mark - 1) + 1) : mark - 1]
+    if word.isalpha() and (last := word.casefold()) not in rules.last_parts and last not in rules.before_numbers:
+        return False
+    window = text[from_ : mark - 1]
     words = window.split()
     if not words or window[-1].isspace():
         return False
