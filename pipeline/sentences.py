@@ -33,8 +33,9 @@ _WHOLE_SENTENCE_BRACKET = re.compile(r"""\((?:(?<=[.!?…"”’']\s.)|(?<=\n.)|
 _ENGLISH_WORDS = (
     r"(?<= I\.)(?=\s+[A-Z](?!\.))",
     r"(?<=\bNo\.)(?=\s+(?:I\b(?![.,;:)])|[A-Z][a-z'’]))",
+    r"(?=\s+(?:I|You|We|He|She|It|That|They|There|What|Who)['’](?:m|ve|ll|s|d|re)\b)",
 )
-"""Full stops after I and No that are no initial and no number: behind them a capital, but no further initial."""
+"""Full stops after I and No that are no initial and no number, and before "I'll", "It's", which only begin sentences."""
 
 # All are bounded: a run of a million dots or quotes would be read again from each of its characters.
 _GAP = re.compile(r"""[.!?…]{0,8}["'’”‘“»«›‹)\]]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?""")
@@ -137,7 +138,9 @@ def _mask(text: str, rules: _Rules) -> str:
         masked = _OTHER_WHITESPACE.sub(" ", masked)
     if "(" in text:
         masked = _WHOLE_SENTENCE_BRACKET.sub(" ", masked)
-    if "。" not in text:  # in Chinese and Japanese nothing shows whether a sentence goes on behind a quotation
+    if not any(
+        mark in text for mark in "。！？"
+    ):  # Chinese and Japanese do not show whether it goes on behind a quotation
         for quote in _DOUBLE_QUOTES[:1] if text.isascii() else _DOUBLE_QUOTES:
             masked = masked.replace(quote, " ")
         for quote, pattern in _NO_APOSTROPHE.items():
