@@ -38,7 +38,7 @@ _ENGLISH_WORDS = (
 """Full stops after I and No that are no initial and no number, and before "I'll", "It's", which only begin sentences."""
 
 # All are bounded: a run of a million dots or quotes would be read again from each of its characters.
-_GAP = re.compile(r"""[.!?…]{0,8}[“‘«‹]{0,2}["'’”»›)\]]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?""")
+_GAP = re.compile(r"""[.!?…]{0,8}(?:(?<=[.!?…])[“‘«‹]{1,2})?["'’”»›)\]]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?""")
 """From a mark to the next sentence. German closes with “ or «; a mark may stand alone, as in French: « Oui. »"""
 _BEFORE_WORD = re.compile(r"""[^\w,;:]{0,64}""")
 _NUMBER = re.compile(r"\d|(?:[IVXLCDM]{2,}|[VXLCDM])\b|I(?=[.,;:)])")
