@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 PIECE_CHARACTERS = 1 << 13
@@ -24,7 +25,7 @@ _LONGEST_WORD = 40
 """Characters looked at before a full stop: no abbreviation is longer."""
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
-_OTHER_WHITESPACE = re.compile(r"[^\S \n]")
+_WIDE_WHITESPACE = "".join(c for c in map(chr, range(128, 0x3001)) if c.isspace())
 
 _DOUBLE_QUOTES = '"“”„‟«»‹›'
 _SINGLE_QUOTES = "'’‘‚‛"
@@ -192,7 +193,9 @@ def _mask(text: str, rules: _Rules) -> str:
     if not text.isascii():
         # The library fails where a whitespace character of several bytes (U+0085, U+00A0, …) stands between an initial
         # and a period.
-        masked = _OTHER_WHITESPACE.sub(" ", masked)
+        for space in _WIDE_WHITESPACE:
+            if space in text:
+                masked = masked.replace(space, " ")
     if "..." in text or ". . ." in text:
         masked = _ENDING_DOTS.sub(lambda dots: "!".rjust(len(dots.group())), masked)
     for bracket, pattern in _WHOLE_SENTENCE_BRACKETS.items():
@@ -236,7 +239,10 @@ def _paragraph(
 
 def _library_ends(masked: str, start: int, stop: int, segment: Callable[[str], Iterable[str]]) -> list[int]:
     """Where the library ends a sentence before `stop`."""
-    ends = []
+    ends: list[int] = []
+    if stop - start <= PIECE_CHARACTERS:
+        ends.extend(accumulate(map(len, segment(masked[start:stop])), initial=start))
+        return ends[1:-1] if ends[-1] == stop else []
     while start < stop:
         piece = masked[start : min(stop, start + PIECE_CHARACTERS)]
         lengths = [len(sentence) for sentence in segment(piece)]
