@@ -157,11 +157,30 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_dump", "A download from Wikimedia holds at least one XML file.", "dump_files"),
             _none(
                 "checksums_as_declared",
-                "What was downloaded is, byte for byte, what the site or the recipe declares, and all of it.",
+                "Every file is, byte for byte, what the site, the recipe or a list of checksums beside it declares: fetch "
+                "what is not again, or remove a list that is out of date.",
                 "wrong_checksums",
+                "critical",
+                "wrong_digests",
+            ),
+            _none(
+                "index_agrees",
+                "A multistream dump has its streams where the index beside it says: if not, fetch both again from one "
+                "date, or remove the index.",
+                "wrong_indexes",
+                "critical",
+                "index_problems",
+            ),
+            _none(
+                "files_as_listed",
+                "All parts of a dump are there that a list of checksums beside them names; without them it is a part.",
+                "missing_files",
+                "warning",
+                "missing_names",
             ),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version="2",  # 2: lists of checksums count too
     ),
     "wikipedia_text": Suite(
         (

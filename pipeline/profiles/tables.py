@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from pipeline import content, dump_lists
 from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
@@ -22,6 +23,7 @@ from pipeline.config import (
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
 
@@ -40,27 +42,55 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
     else:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
         sizes = [path.stat().st_size for path in paths]
-    wikimedia = isinstance(config.from_, WikimediaFrom)
     empty = [path for path, size in zip(paths, sizes, strict=True) if not size]
-    wrong = [path for path in paths if _is_something_else(path)]
+    other = [path for path in paths if _is_something_else(path)]
     return {
         "files": len(paths),
         "empty_files": len(empty),
         "empty_names": _named(empty),
-        "wrong_formats": len(wrong),
-        "wrong_names": _named(wrong),
-        "dump_files": sum(".xml" in path.name for path in paths) if wikimedia else DOES_NOT_APPLY,
-        "wrong_checksums": _wrong_checksums(paths, statistics["files"])
-        if wikimedia or isinstance(config.from_, UrlFrom)
+        "wrong_formats": len(other),
+        "wrong_names": _named(other),
+        "dump_files": sum(".xml" in path.name for path in paths)
+        if isinstance(config.from_, WikimediaFrom)
         else DOES_NOT_APPLY,
+        **_declared(paths, config, statistics),
     }
 
 
-def _named(paths: list[Path], most: int = 3) -> str:
-    """The names of the first few, for a person."""
-    return ", ".join(path.name for path in paths[:most]) + (
-        f" and {len(paths) - most} more" if len(paths) > most else ""
+def _declared(paths: list[Path], config: FilesConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What the site or the recipe declares of downloads, and lists and indexes of the files that they lie beside."""
+    root = Path(config.from_.path) if isinstance(config.from_, PathFrom) else None
+    folders = [*([root] if root and root.is_dir() else []), *(path.parent for path in paths)]
+    listed = dump_lists.lists_in(folders)
+    wrong = dump_lists.wrong_digests(paths, listed, _digest_of)
+    downloaded = isinstance(config.from_, WikimediaFrom | UrlFrom)
+    declared = _wrong_checksums(paths, statistics["files"]) if downloaded else 0
+    missing = dump_lists.not_there(paths, listed)
+    indexes = {path: index for path in paths if (index := dump_lists.index_of(path, folders))}
+    broken = [said for path, index in indexes.items() if (said := dump_lists.wrong_index(path, index))]
+    return {
+        "wrong_checksums": declared + len(wrong) if downloaded or listed else DOES_NOT_APPLY,
+        "wrong_digests": "; ".join(wrong[:3]),
+        "missing_files": len(missing) if listed and not (root and root.is_file()) else DOES_NOT_APPLY,
+        "missing_names": _some(missing),
+        "wrong_indexes": len(broken) if indexes else DOES_NOT_APPLY,
+        "index_problems": "; ".join(broken[:3]),
+    }
+
+
+def _digest_of(path: Path, algorithm: str) -> str:
+    return content.remembered(
+        path, settings().home_path / "verified", algorithm, lambda each: digest_of(each, algorithm)
     )
+
+
+def _named(paths: list[Path], most: int = 3) -> str:
+    return _some([path.name for path in paths], most)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    """The first few, for a person."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _wrong_checksums(paths: list[Path], declared: list[dict[str, Any]]) -> int:

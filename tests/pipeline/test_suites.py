@@ -1,5 +1,6 @@
 """Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
 
+import bz2
 import hashlib
 import json
 import random
@@ -351,6 +352,12 @@ POISON: dict[str, dict[str, Poison]] = {
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
         "has_dump": removed("dump.xml.bz2"),
         "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
+        "index_agrees": all_of(
+            written("a-multistream.xml.bz2", bz2.compress(b"<page>")), written("a-multistream-index.txt", "1:1:A\n")
+        ),
+        "files_as_listed": all_of(
+            written("a-p1p9.xml.bz2", b"BZh91AY"), written("SHA256SUMS", f"{'0' * 64}  a-p10p19.xml.bz2\n")
+        ),
         "not_much_smaller": lambda folder, statistics: statistics.update(size_bytes=899),
     },
     "wikipedia_text": TEXT_POISON
