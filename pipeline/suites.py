@@ -130,6 +130,7 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_TEXT_VERSION = "2"  # 2: text that can't be seen is empty
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
     "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
@@ -195,10 +196,11 @@ SUITES: Mapping[str, Suite] = {
             ),
             _at_most("markup_rare", "Hardly any markup is left in the text, per MB.", "markup_per_mb", 2),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version=_TEXT_VERSION,
     ),
-    "books_text": Suite(_TEXT),
-    "own_text": Suite(_TEXT),
+    "books_text": Suite(_TEXT, version=_TEXT_VERSION),
+    "own_text": Suite(_TEXT, version=_TEXT_VERSION),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
@@ -234,7 +236,8 @@ SUITES: Mapping[str, Suite] = {
                 "held_out_share",
             ),
             _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
-        )
+        ),
+        version=_TEXT_VERSION,
     ),
     "wordpiece_vocab": Suite(
         (

@@ -132,7 +132,8 @@ def _repeated(column: str) -> pl.Expr:
     return pl.len() - pl.col(column).n_unique()
 
 
-BLANK = pl.col("text").str.strip_chars().str.len_bytes() == 0
+BLANK = ~pl.col("text").str.contains(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u{2800}]")
+"""Nothing that can be seen: white space, characters of no width as U+200B, fillers, the blank of Braille."""
 NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() == 0
 
 

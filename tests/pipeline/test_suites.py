@@ -542,6 +542,31 @@ def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
     assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
 
 
+INVISIBLE = [
+    "\u200b",
+    "\ufeff",
+    "\u2060",
+    "\u00ad",
+    "\u200e\u200f",
+    "\u180e",
+    "\u3164",
+    "\u2800",
+    "\ufe0f",
+    "\x00\x1f",
+    "\u2028\u3000",
+]
+
+
+@pytest.mark.parametrize("stage", ["wikipedia_text", "books_text", "documents"])
+def test_text_that_nobody_can_see_is_empty(stage: str, tmp_path: Path) -> None:
+    config, statistics = GOOD[stage](tmp_path)
+    for number, text in enumerate(["", *INVISIBLE, "".join(INVISIBLE)]):
+        row(number, text=text)(tmp_path, statistics)
+    for number, text in enumerate([".", "\u200bא", "\u200d한", "ㄱ\u3164", "\u2801"], start=20):
+        row(number, text=text)(tmp_path, statistics)
+    assert profile(stage, tmp_path, config, statistics)["empty_texts"] == len(INVISIBLE) + 2
+
+
 def test_files_that_fail_are_named(tmp_path: Path) -> None:
     config, statistics = good_files(tmp_path)
     (tmp_path / "notes.txt").write_text("")
