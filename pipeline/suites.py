@@ -195,6 +195,12 @@ SUITES: Mapping[str, Suite] = {
                 "critical",
             ),
             _at_most("markup_rare", "Hardly any markup is left in the text, per MB.", "markup_per_mb", 2),
+            _at_most(
+                "holes_rare",
+                "Hardly any holes where something was cut out, as ( ; ) or , , in the text, per MB.",
+                "holes_per_mb",
+                10,
+            ),
             _NOT_MUCH_SMALLER,
         ),
         version=_TEXT_VERSION,

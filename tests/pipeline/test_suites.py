@@ -365,6 +365,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "in_page_order": row(1, doc_id="enwiki:3"),
         "markup_gone": row(1, text="{{Infobox"),
         "markup_rare": row(1, text="[[ " + "long prose " * 10_000),  # 9 in a megabyte
+        "holes_rare": row(1, text="A town ( ; ) is. " + "long prose " * 8_000),  # 11 in a megabyte
         "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
     "books_text": TEXT_POISON,
@@ -534,12 +535,38 @@ def test_a_pretraining_without_pairs_needs_no_next_sentence_score(tmp_path: Path
 @pytest.mark.parametrize(
     "left",
     ["a {{b", "b}} c", "[[a", "a]] b", "{| x", "|} x", "<ref name=a>", "</div>", "&nbsp;", "&#160;", "'''a", "a''", "== H ==",
-     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b"],
+     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b", "* item", "# item", "**\titem", "|-", "| cell",
+     "|}", "|+ caption", "! header", "! a !! b"],
 )  # fmt: skip
 def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
     config, statistics = good_wikipedia(tmp_path)
     row(1, text=f"Some prose.\n\n{left}")(tmp_path, statistics)
     assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    "hole",
+    ["A town ( ; ) is.", "A town () is.", "() A town", "A town ( ) is.", "町（）は", "町（ 、）は", "A town (; born 1900) is.",
+     "町（、1900年）は", "(, then", "A, , B", "A,, B", "(a) , , b", "町、、村", "A; ; B"],
+)  # fmt: skip
+def test_kinds_of_holes_are_counted(hole: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=f"Some prose. {hole} More.")(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] > 0 == metrics["markup_per_mb"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*NSYNC is a band.", "#MeToo began.", "!Kung is spoken.", "**Ñは", "main() and (f()) return.", "a(1, 2, 3); b",
+     "Five * two # x.", "f(; i < 3)?", "„Nein“, sagte er, („so“).", "|x| < 1", "1, 2, 3 (4, 5); (6; 7)", "A :( or :) or ;)",
+     ",,Tak'' powiedział.", "Oui ; non , peut-être."],
+)  # fmt: skip
+def test_honest_text_is_neither_markup_nor_a_hole(text: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=text.replace("''", "”"))(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] == metrics["markup_per_mb"] == 0
 
 
 INVISIBLE = [
