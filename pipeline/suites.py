@@ -130,6 +130,7 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_TEXT_VERSION = "2"  # 2: text that can't be seen is empty
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
     "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
@@ -157,11 +158,30 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_dump", "A download from Wikimedia holds at least one XML file.", "dump_files"),
             _none(
                 "checksums_as_declared",
-                "What was downloaded is, byte for byte, what the site or the recipe declares, and all of it.",
+                "Every file is, byte for byte, what the site, the recipe or a list of checksums beside it declares: fetch "
+                "what is not again, or remove a list that is out of date.",
                 "wrong_checksums",
+                "critical",
+                "wrong_digests",
+            ),
+            _none(
+                "index_agrees",
+                "A multistream dump has its streams where the index beside it says: if not, fetch both again from one "
+                "date, or remove the index.",
+                "wrong_indexes",
+                "critical",
+                "index_problems",
+            ),
+            _none(
+                "files_as_listed",
+                "All parts of a dump are there that a list of checksums beside them names; without them it is a part.",
+                "missing_files",
+                "warning",
+                "missing_names",
             ),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version="2",  # 2: lists of checksums count too
     ),
     "wikipedia_text": Suite(
         (
@@ -175,11 +195,18 @@ SUITES: Mapping[str, Suite] = {
                 "critical",
             ),
             _at_most("markup_rare", "Hardly any markup is left in the text, per MB.", "markup_per_mb", 2),
+            _at_most(
+                "holes_rare",
+                "Hardly any holes where something was cut out, as ( ; ) or , , in the text, per MB.",
+                "holes_per_mb",
+                10,
+            ),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version=_TEXT_VERSION,
     ),
-    "books_text": Suite(_TEXT),
-    "own_text": Suite(_TEXT),
+    "books_text": Suite(_TEXT, version=_TEXT_VERSION),
+    "own_text": Suite(_TEXT, version=_TEXT_VERSION),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
@@ -215,7 +242,8 @@ SUITES: Mapping[str, Suite] = {
                 "held_out_share",
             ),
             _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
-        )
+        ),
+        version=_TEXT_VERSION,
     ),
     "wordpiece_vocab": Suite(
         (

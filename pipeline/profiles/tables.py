@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from pipeline import content, dump_lists
 from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
@@ -22,6 +23,7 @@ from pipeline.config import (
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
 
@@ -40,27 +42,55 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
     else:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
         sizes = [path.stat().st_size for path in paths]
-    wikimedia = isinstance(config.from_, WikimediaFrom)
     empty = [path for path, size in zip(paths, sizes, strict=True) if not size]
-    wrong = [path for path in paths if _is_something_else(path)]
+    other = [path for path in paths if _is_something_else(path)]
     return {
         "files": len(paths),
         "empty_files": len(empty),
         "empty_names": _named(empty),
-        "wrong_formats": len(wrong),
-        "wrong_names": _named(wrong),
-        "dump_files": sum(".xml" in path.name for path in paths) if wikimedia else DOES_NOT_APPLY,
-        "wrong_checksums": _wrong_checksums(paths, statistics["files"])
-        if wikimedia or isinstance(config.from_, UrlFrom)
+        "wrong_formats": len(other),
+        "wrong_names": _named(other),
+        "dump_files": sum(".xml" in path.name for path in paths)
+        if isinstance(config.from_, WikimediaFrom)
         else DOES_NOT_APPLY,
+        **_declared(paths, config, statistics),
     }
 
 
-def _named(paths: list[Path], most: int = 3) -> str:
-    """The names of the first few, for a person."""
-    return ", ".join(path.name for path in paths[:most]) + (
-        f" and {len(paths) - most} more" if len(paths) > most else ""
+def _declared(paths: list[Path], config: FilesConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What the site or the recipe declares of downloads, and lists and indexes of the files that they lie beside."""
+    root = Path(config.from_.path) if isinstance(config.from_, PathFrom) else None
+    folders = [*([root] if root and root.is_dir() else []), *(path.parent for path in paths)]
+    listed = dump_lists.lists_in(folders)
+    wrong = dump_lists.wrong_digests(paths, listed, _digest_of)
+    downloaded = isinstance(config.from_, WikimediaFrom | UrlFrom)
+    declared = _wrong_checksums(paths, statistics["files"]) if downloaded else 0
+    missing = dump_lists.not_there(paths, listed)
+    indexes = {path: index for path in paths if (index := dump_lists.index_of(path, folders))}
+    broken = [said for path, index in indexes.items() if (said := dump_lists.wrong_index(path, index))]
+    return {
+        "wrong_checksums": declared + len(wrong) if downloaded or listed else DOES_NOT_APPLY,
+        "wrong_digests": "; ".join(wrong[:3]),
+        "missing_files": len(missing) if listed and not (root and root.is_file()) else DOES_NOT_APPLY,
+        "missing_names": _some(missing),
+        "wrong_indexes": len(broken) if indexes else DOES_NOT_APPLY,
+        "index_problems": "; ".join(broken[:3]),
+    }
+
+
+def _digest_of(path: Path, algorithm: str) -> str:
+    return content.remembered(
+        path, settings().home_path / "verified", algorithm, lambda each: digest_of(each, algorithm)
     )
+
+
+def _named(paths: list[Path], most: int = 3) -> str:
+    return _some([path.name for path in paths], most)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    """The first few, for a person."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _wrong_checksums(paths: list[Path], declared: list[dict[str, Any]]) -> int:
@@ -102,7 +132,8 @@ def _repeated(column: str) -> pl.Expr:
     return pl.len() - pl.col(column).n_unique()
 
 
-BLANK = pl.col("text").str.strip_chars().str.len_bytes() == 0
+BLANK = ~pl.col("text").str.contains(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u{2800}]")
+"""Nothing that can be seen: white space, characters of no width as U+200B, fillers, the blank of Braille."""
 NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() == 0
 
 
@@ -126,9 +157,15 @@ def source_text(
 MARKUP = (
     r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>\n]{0,200})?/?>|&(?:[a-zA-Z]{2,8}|#\d+);|'{2,3}|"
     r"(?m:^=+[^=\n].*=+\s*$)|__[A-Z]{3,}__|\b(?:style|class|colspan|rowspan|align|bgcolor|scope)\s*=\s*[\"\w]|"
-    r"\b(?:thumb|thumbnail|upright|frameless)\s*\||\|\s*\d+px|\b(?:File|Image|Category):"
+    r"\b(?:thumb|thumbnail|upright|frameless)\s*\||\|\s*\d+px|\b(?:File|Image|Category):|"
+    r"(?m:^(?:[*#]{1,8}[ \t]|\|[-}+|\s]|![ \t]))"
 )
-"""What wikitext looks like when it was not understood."""
+"""What wikitext looks like when it was not understood; the last line: items of lists, rows and headers of tables."""
+HOLES = (
+    r"\([\s,;:]*[,;:\s]\)|（[\s、；，：]*）|(?:^|[^\w(])\((?:\)|\s*[,;]\s*\w)|（\s*[、；，][^）]|"
+    r"[\w)\]]\s*,\s+,|\w,,\s|[、，]\s*[、，]|;\s+;"
+)
+"""What is left where something was cut out: `( ; )`, `()` that is no function's, `（）`, doubled commas."""
 
 
 def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,8 +177,13 @@ def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mappin
     return common | _measured(
         _scan(folder),
         out_of_order=(page.diff() <= 0).sum() + page.is_null().sum(),
-        markup_per_mb=1e6 * pl.col("text").str.count_matches(MARKUP).sum() / pl.col("text").str.len_bytes().sum(),
+        markup_per_mb=_per_mb(MARKUP),
+        holes_per_mb=_per_mb(HOLES),
     )
+
+
+def _per_mb(pattern: str) -> pl.Expr:
+    return 1e6 * pl.col("text").str.count_matches(pattern).sum() / pl.col("text").str.len_bytes().sum()
 
 
 def _wrong_columns(folder: Path, schema: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
 
+import bz2
 import hashlib
 import json
 import random
@@ -351,6 +352,12 @@ POISON: dict[str, dict[str, Poison]] = {
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
         "has_dump": removed("dump.xml.bz2"),
         "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
+        "index_agrees": all_of(
+            written("a-multistream.xml.bz2", bz2.compress(b"<page>")), written("a-multistream-index.txt", "1:1:A\n")
+        ),
+        "files_as_listed": all_of(
+            written("a-p1p9.xml.bz2", b"BZh91AY"), written("SHA256SUMS", f"{'0' * 64}  a-p10p19.xml.bz2\n")
+        ),
         "not_much_smaller": lambda folder, statistics: statistics.update(size_bytes=899),
     },
     "wikipedia_text": TEXT_POISON
@@ -358,6 +365,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "in_page_order": row(1, doc_id="enwiki:3"),
         "markup_gone": row(1, text="{{Infobox"),
         "markup_rare": row(1, text="[[ " + "long prose " * 10_000),  # 9 in a megabyte
+        "holes_rare": row(1, text="A town ( ; ) is. " + "long prose " * 8_000),  # 11 in a megabyte
         "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
     "books_text": TEXT_POISON,
@@ -527,12 +535,63 @@ def test_a_pretraining_without_pairs_needs_no_next_sentence_score(tmp_path: Path
 @pytest.mark.parametrize(
     "left",
     ["a {{b", "b}} c", "[[a", "a]] b", "{| x", "|} x", "<ref name=a>", "</div>", "&nbsp;", "&#160;", "'''a", "a''", "== H ==",
-     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b"],
+     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b", "* item", "# item", "**\titem", "|-", "| cell",
+     "|}", "|+ caption", "! header", "! a !! b"],
 )  # fmt: skip
 def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
     config, statistics = good_wikipedia(tmp_path)
     row(1, text=f"Some prose.\n\n{left}")(tmp_path, statistics)
     assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    "hole",
+    ["A town ( ; ) is.", "A town () is.", "() A town", "A town ( ) is.", "町（）は", "町（ 、）は", "A town (; born 1900) is.",
+     "町（、1900年）は", "(, then", "A, , B", "A,, B", "(a) , , b", "町、、村", "A; ; B"],
+)  # fmt: skip
+def test_kinds_of_holes_are_counted(hole: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=f"Some prose. {hole} More.")(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] > 0 == metrics["markup_per_mb"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*NSYNC is a band.", "#MeToo began.", "!Kung is spoken.", "**Ñは", "main() and (f()) return.", "a(1, 2, 3); b",
+     "Five * two # x.", "f(; i < 3)?", "„Nein“, sagte er, („so“).", "|x| < 1", "1, 2, 3 (4, 5); (6; 7)", "A :( or :) or ;)",
+     ",,Tak'' powiedział.", "Oui ; non , peut-être."],
+)  # fmt: skip
+def test_honest_text_is_neither_markup_nor_a_hole(text: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=text.replace("''", "”"))(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] == metrics["markup_per_mb"] == 0
+
+
+INVISIBLE = [
+    "\u200b",
+    "\ufeff",
+    "\u2060",
+    "\u00ad",
+    "\u200e\u200f",
+    "\u180e",
+    "\u3164",
+    "\u2800",
+    "\ufe0f",
+    "\x00\x1f",
+    "\u2028\u3000",
+]
+
+
+@pytest.mark.parametrize("stage", ["wikipedia_text", "books_text", "documents"])
+def test_text_that_nobody_can_see_is_empty(stage: str, tmp_path: Path) -> None:
+    config, statistics = GOOD[stage](tmp_path)
+    for number, text in enumerate(["", *INVISIBLE, "".join(INVISIBLE)]):
+        row(number, text=text)(tmp_path, statistics)
+    for number, text in enumerate([".", "\u200bא", "\u200d한", "ㄱ\u3164", "\u2801"], start=20):
+        row(number, text=text)(tmp_path, statistics)
+    assert profile(stage, tmp_path, config, statistics)["empty_texts"] == len(INVISIBLE) + 2
 
 
 def test_files_that_fail_are_named(tmp_path: Path) -> None:
