@@ -327,6 +327,8 @@ def _words(value: Any) -> str | None:
         return str(value)
     if isinstance(value, float):
         return None if not math.isfinite(value) else str(int(value)) if value.is_integer() else repr(value)
-    if not isinstance(value, str) or "\0" in value or not _encodable(value):
+    if not isinstance(value, str):
         return None
-    return " ".join(tidy(value)[0].split()) or None
+    if value.isprintable():  # true of nearly all, and quickly told
+        return " ".join(value.split()) or None
+    return None if "\0" in value or not _encodable(value) else " ".join(tidy(value)[0].split()) or None

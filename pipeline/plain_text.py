@@ -15,5 +15,7 @@ def tidy(text: str) -> tuple[str, int]:
         text = _LINE_ENDS.sub("\n", text).replace("\u2029", "\n\n")
         text, removed = _RARE.subn("", text)
     if "\n" in text:
-        text = _BLANK_LINES.sub("\n\n", "\n".join(map(str.strip, text.split("\n"))))
+        text = "\n".join(map(str.strip, text.split("\n")))
+        if "\n\n\n" in text:
+            text = _BLANK_LINES.sub("\n\n", text)
     return text.strip(), removed
