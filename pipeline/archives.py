@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipeline.compressed import FREE_BYTES, MAX_RATIO, PIECE_BYTES, Unreadable, pieces
+from pipeline.inflate import FREE_BYTES, MAX_RATIO, PIECE_BYTES, Unreadable, pieces
 
 TAR_SUFFIXES = {".tar": "", ".tar.gz": ".gz", ".tgz": ".gz", ".tar.bz2": ".bz2", ".tbz2": ".bz2", ".tar.xz": ".xz"}
 SUFFIXES = (".zip", *TAR_SUFFIXES)

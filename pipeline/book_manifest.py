@@ -144,6 +144,7 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]
     if opens not in ("[", "{"):
         raise DataError(f"{path}, line 1: neither a list of records nor an object of files", _WRITE)
     at = _past_space(text, at + 1)
+    line, counted = 1, 0
     try:
         while text[at : at + 1] != {"[": "]", "{": "}"}[opens]:
             name: Any = None
@@ -155,7 +156,7 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]
                     raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
                 at = _past_space(text, at + 1)
             value, at = decoder.raw_decode(text, at)
-            line = text.count("\n", 0, begin) + 1
+            line, counted = line + text.count("\n", counted, begin), begin
             if not isinstance(value, dict):
                 raise DataError(f"{path}, line {line}: {json.dumps(value)[:60]} is no record", _WRITE)
             yield line, ({"file": name} if name is not None else {}) | value

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pipeline.archives import MAX_MEMBER_BYTES, NESTED, Zip
-from pipeline.compressed import Unreadable
+from pipeline.inflate import Unreadable
 from pipeline.xhtml import MAX_PAGE_BYTES, local_name, parse_xml, prose
 
 MAX_PAGES = 10_000
