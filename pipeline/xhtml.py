@@ -17,8 +17,8 @@ from typing import Any
 
 from lxml import etree
 
-from pipeline.inflate import Unreadable
 from pipeline.encodings import decode
+from pipeline.inflate import Unreadable
 
 MAX_PAGE_BYTES = 16 << 20
 """Of one page; its tree takes some ten times as much memory."""
