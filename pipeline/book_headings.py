@@ -171,7 +171,7 @@ def _is_part(plain: str) -> bool:
         return False
     tail = part["tail"]
     rest = tail.strip(" .:;,)—–-]*")
-    if not rest:
+    if not rest or rest.strip("()[]").lower() in ("continued", "concluded", "fortsetzung", "suite", "continuación"):
         return not (plain.islower() and len(plain.split()) > 3)
     if plain.isupper():
         return True

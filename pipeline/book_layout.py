@@ -14,10 +14,12 @@ from pipeline.book_headings import is_end, is_heading, is_page_number, is_separa
 
 LONG_LINE = 100
 """Characters; a longer line was not wrapped by hand."""
+WRAPPED_LINE = 80
+"""Columns; nobody wraps the lines of a letter wider."""
 FLOW_LINES = 20
 """Where runs of lines between blank lines are longer than this on average, blank lines do not separate paragraphs."""
 
-_TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$")
+_TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$| [-–]$")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]_]*$")
 _OPENING = ("\"", "“", "«", "„", "‘", "--", "—", "'")
 
@@ -305,9 +307,7 @@ def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
         return False
     begins = sum(not after[0].islower() for after in lines[1:])
     capitals = begins / (len(lines) - 1)
-    if indent > 0:
-        return capitals >= 0.4 or longest < 0.7 * width
-    return capitals >= 0.75
+    return capitals >= (0.4 if indent > 0 else 0.75)
 
 
 def _flow(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Block]:
@@ -357,7 +357,9 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         text = line.strip()
         following = after.split(None, 1)
-        short = not following or len(line) + 1 + len(following[0]) <= width
+        spoken = after.lstrip().startswith(("\"", "“"))
+        # The width is an estimate: three columns of doubt, but not where somebody begins to speak.
+        short = not following or len(line) + 1 + len(following[0]) <= width - (0 if spoken else 3)
         part.append(line)
         if short and len(part) == 1 and len(line) < 0.8 * width and (not _TERMINAL.search(text) or verse):
             verse.append(line)
@@ -369,8 +371,8 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
         if verse:
             yield verse, len(verse) > 1
             verse = []
-        ends = short and (bool(_TERMINAL.search(text)) or len(line) < 0.6 * width)
-        quoted = bool(following) and after.lstrip().startswith(("\"", "“")) and text[-1:] in "\"”" and _SENTENCE_END.search(text)
+        ends = short and (bool(_TERMINAL.search(text)) or len(line) < 0.6 * width) and not after.lstrip()[:1].islower()
+        quoted = spoken and text[-1:] in "\"”" and _SENTENCE_END.search(text)
         if ends or quoted:
             yield part, False
             part = []
@@ -382,7 +384,7 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
 
 def _a_paragraph_a_line(runs: Sequence[_Run], joiner: Joiner) -> Iterator[Block]:
     """Each line is a paragraph, but for lines that stand together and were wrapped (a letter) or set in (verse)."""
-    for run in runs:
+    for run in _locally_single_spaced(runs):
         gap = run.gap
         group: list[str] = []
         for line in [*run.lines, ""]:
@@ -398,20 +400,58 @@ def _a_paragraph_a_line(runs: Sequence[_Run], joiner: Joiner) -> Iterator[Block]
                 gap = 0
 
 
+def _locally_single_spaced(runs: Sequence[_Run]) -> Iterator[_Run]:
+    """The runs; wrapped lines that blank lines part (a letter in a book of a paragraph a line) are one run."""
+    group: list[_Run] = []
+    for run in [*runs, _Run([], 0)]:
+        line = run.lines[0] if len(run.lines) == 1 else ""
+        fits = 0 < len(line) <= WRAPPED_LINE and not _alone(line)
+        if group and not (fits and run.gap == 1):
+            yield from _merged(group)
+            group = []
+        if fits:
+            group.append(run)
+        elif run.lines:
+            yield run
+
+
+def _merged(group: list[_Run]) -> Iterator[_Run]:
+    lines = [run.lines[0].strip() for run in group]
+    # A wrapped line ends open and is about as long as the longest of its letter.
+    start = 0
+    for stop in range(1, len(lines) + 1):
+        if stop < len(lines) and not _SENTENCE_END.search(lines[stop - 1]):
+            continue
+        part = lines[start:stop]
+        if stop < len(lines) and (len(part) < 2 or len(part[-1]) > 0.8 * max(map(len, part))):
+            if len(part) > 1 or len(part[0]) > 40:
+                continue
+        if len(part) > 1 and _is_wrapped(part):
+            yield _Run(part, group[start].gap)
+        else:
+            yield from group[start:stop]
+        start = stop
+    yield from group[start:]
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    longest = max(map(len, lines))
+    open_lines = sum(not _TERMINAL.search(line) for line in lines[:-1])
+    wrapped = sum(len(a) + 1 + len(b.split(None, 1)[0]) > 0.9 * longest for a, b in pairwise(lines))
+    return longest > 40 and wrapped >= 0.75 * (len(lines) - 1) and open_lines >= 0.6 * (len(lines) - 1)
+
+
 def _group(lines: list[str], joiner: Joiner) -> Iterator[Block]:
     stripped = [line.strip() for line in lines]
-    if len(lines) > 2 and not any(map(_alone, stripped)):
-        longest = max(map(len, stripped))
-        open_lines = sum(not _SENTENCE_END.search(line) for line in stripped[:-1])
-        wrapped = sum(len(a) + 1 + len(b.split(None, 1)[0]) > longest - 2 for a, b in pairwise(stripped))
-        if longest > 40 and wrapped >= 0.75 * (len(lines) - 1) and open_lines >= 0.5 * (len(lines) - 1):
-            yield Block(joiner.join(stripped), 0, _indent(lines[0]))
-            return
+    if len(lines) > 1 and _is_wrapped(stripped) and not any(map(_alone, stripped)):
+        yield Block(joiner.join(stripped), 0, _indent(lines[0]))
+        return
     start = 0
     for stop in range(1, len(lines) + 1):
         together = stop < len(lines) and lines[stop][0] == " " and lines[stop - 1][0] == " "
         if not together:
-            part = [joiner.inline(" ".join(line.split())) for line in stripped[start:stop]]
+            part = [" ".join(line.split()) for line in stripped[start:stop]]
             kept = tuple(part) if 1 < len(part) <= 12 else ()
-            yield Block("\n".join(part), 0, _indent(lines[start]), kept)
+            text = "\n".join(map(joiner.inline, part)) if is_verse(part, 1, LONG_LINE) else joiner.join(part)
+            yield Block(text, 0, _indent(lines[start]), kept)
             start = stop

@@ -190,7 +190,7 @@ _CONTENTS_ITEM = re.compile(
     r"\s*(?:(?:chapter|chap\.?|book|part|act|scene|kapitel|chapitre|livre|cap[íi]tulo|capitolo|letter)\b|[IVXLC]{1,8}[.:—\s-]|\d{1,3}[.:)—\s-])",
     re.I,
 )
-_BY_LINE = re.compile(r"(?:_?by_?|von|par|por|di|and|or|oder|ou|edited by|translated by)\b.{0,80}", re.I)
+_BY_LINE = re.compile(r"(?:by|von|par|por|di|edited by|translated by)(?: [A-Z].{0,80})?|(?i:by|and|or|oder|ou|to)")
 _DATE_LINE = re.compile(r"(?:[A-Z][\w.'’ ]{1,40}, ?){0,3}(?:[A-Z][a-z]+\.? )?(?:\d{1,2},? )?\d{4}\.?")
 _LOWER_START = re.compile(r"[\"'“‘(—-]{0,2}[a-zà-öø-ÿ]")
 
@@ -358,7 +358,7 @@ class _Rules:
         for number, part in enumerate(self.parts):
             if self.keys[number] is None and len(part.text) < TITLE_CHARACTERS:
                 for line in (part.text.replace("\n", " "), *(part.lines[:1] if len(part.lines) < 4 else ())):
-                    if _title_key(line) in titles and not (line[0] in _QUOTES and _TERMINAL.search(line)):
+                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.search(line)):
                         self.keys[number] = "headings"
                         break
 
@@ -371,20 +371,25 @@ class _Rules:
             for n, part in enumerate(parts)
             if keys[n] is None and len(part.text) <= TITLE_CHARACTERS and part.text.isupper() and _is_capital_title(part.text)
         ]
+        repeated = Counter(parts[n].text for n in candidates)
         for n in candidates:
             before = n > 0 and keys[n - 1] in ("headings", "contents_lines", "separators")
             after = n + 1 < len(parts) and keys[n + 1] in ("headings",)
             text = parts[n].text
             open_before = n > 0 and keys[n - 1] is None and parts[n - 1].text[-1] in ":,;-—"
             gap = spaced and parts[n].gap > 1
-            if before or after or gap or (text[-1] not in ".!?,:;" and not open_before and self._ended(n)):
+            if not self._ended(n):
+                continue  # a word in capitals at the beginning of a sentence, or one that a sentence names
+            alone = text[-1] not in ".!?,:;" or (text[-1] == "." and (text.count(" ") >= 3 or repeated[text] > 2))
+            if before or after or gap or (alone and not open_before):
                 keys[n] = "headings"
 
     def _ended(self, number: int) -> bool:
         """Whether the block before ended its sentence, and the next one does not go on with it."""
         ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.search(self.parts[number - 1].text))
         goes_on = number + 1 < len(self.parts) and _LOWER_START.match(self.parts[number + 1].text)
-        return ended and not goes_on
+        apart = number > 0 and self.parts[number].gap > 2
+        return (ended or apart) and not goes_on
 
     def _front(self) -> None:
         """Drops title page, dedication and imprint: what stands before the first heading or paragraph of prose and is
@@ -394,8 +399,11 @@ class _Rules:
         for n in range(stop):
             if self.keys[n] is not None:
                 continue
-            part = self.parts[n]
+            part = self.parts[n] = _without_title_lines(self.parts[n])
             text = part.text.replace("\n", " ")
+            if not text:
+                self.keys[n] = "title_page"
+                continue
             if len(text) >= PROSE_CHARACTERS and not (n < first and PUBLISHER.search(text) and len(text) < 600):
                 continue
             if n > first and not self._front_line(part, text):
@@ -545,7 +553,7 @@ class _Rules:
 
 def _is_open(text: str) -> bool:
     """Whether a paragraph breaks off in the middle of a sentence: it ends with a word or a comma."""
-    return "\n" not in text and len(text) > 20 and (text[-1].isalnum() or text[-1] == ",")
+    return "\n" not in text and (text[-1].isalnum() or text[-1] == ",")
 
 
 def _goes_on(before: str, text: str) -> bool:
@@ -578,9 +586,20 @@ def _is_sentence(part: Block) -> bool:
     return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.search(text))
 
 
+def _without_title_lines(part: Block) -> Block:
+    """A stanza without the lines of a title page above it, where no blank line parts them."""
+    lines = part.text.split("\n")
+    titles = [n for n, line in enumerate(lines[:12]) if line.isupper() or _BY_LINE.fullmatch(line)]
+    if len(lines) == 1 or not titles:
+        return part
+    rest = lines[titles[-1] + 1 :]
+    return part._replace(text="\n".join(rest) if len(rest) > 2 else "", lines=())
+
+
 def _is_capital_title(text: str) -> bool:
     letters = sum(map(str.isalpha, text))
-    return letters >= 3 and letters > 0.5 * len(text.replace(" ", "")) and text[0] not in _QUOTES and not text.endswith(("!", "!\"", "?\"", ",\""))
+    whole = text[0] not in _QUOTES and text[-1] not in "\"”!"
+    return letters >= 3 and letters > 0.5 * len(text.replace(" ", "")) and whole
 
 
 def _numbered(text: str) -> bool:
