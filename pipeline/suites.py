@@ -130,6 +130,59 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_BOOKS = (
+    _none(
+        "licences_complete",
+        "Every document names its licence, where the recipe demands it (licence_required).",
+        "missing_licences",
+        "critical",
+        "missing_names",
+    ),
+    _none("archives_whole", "Every archive was read to its end.", "broken_archives", "critical", "broken_names"),
+    _none(
+        "gutenberg_licence_gone",
+        "No document holds Project Gutenberg's licence or its marks.",
+        "gutenberg_left",
+        "critical",
+    ),
+    _between(
+        "files_readable",
+        "Hardly any file was dropped because it could not be read; books.parquet names each.",
+        "unreadable_share",
+        None,
+        0.02,
+        "warning",
+        ("unreadable_names",),
+    ),
+    _none("pages_read", "Every page of every EPUB could be read.", "unread_pages", "warning", "unread_names"),
+    _at_most("headings_gone", "Hardly any chapter heading is left in the text, per MB.", "headings_per_mb", 1),
+    _at_most(
+        "has_paragraphs", "Few documents are one paragraph: their line breaks were lost.", "one_paragraph_share", 0.5
+    ),
+    _at_most(
+        "not_pretokenised",
+        'Hardly any document is a pre-tokenised copy ("do n\'t"): a vocabulary learns its spaces.',
+        "pretokenised_share",
+        0.01,
+    ),
+    _at_most(
+        "not_lowercased",
+        "Hardly any document is a lower-cased copy: no cased model can come of it.",
+        "lowercased_share",
+        0.01,
+    ),
+    _at_most("texts_differ", "Few texts stand twice; `documents` removes them.", "duplicate_share", 0.1),
+    _none(
+        "manifest_rows_used",
+        "Every row of the manifest names a file that is there.",
+        "manifest_unknown",
+        "warning",
+        "manifest_unknown_names",
+    ),
+    _none(
+        "manifest_covers", "Every file has a row in the manifest, if there is one.", "without_manifest_row", "warning"
+    ),
+)
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
     "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
@@ -178,7 +231,7 @@ SUITES: Mapping[str, Suite] = {
             _NOT_MUCH_SMALLER,
         )
     ),
-    "books_text": Suite(_TEXT),
+    "books_text": Suite((*_TEXT, *_BOOKS)),
     "own_text": Suite(_TEXT),
     "documents": Suite(
         (

@@ -23,7 +23,7 @@ Measure = Callable[[Path, Any, Mapping[str, Any]], dict[str, Any]]
 MEASURES: Mapping[str, Measure] = {
     "files": tables.files,
     "wikipedia_text": tables.wikipedia_text,
-    "books_text": tables.source_text,
+    "books_text": tables.books_text,
     "own_text": tables.source_text,
     "documents": tables.documents,
     "wordpiece_vocab": tables.vocabulary,

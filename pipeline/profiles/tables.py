@@ -21,7 +21,7 @@ from pipeline.config import (
 )
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
-from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
 
@@ -121,6 +121,65 @@ def source_text(
         broken_share=pl.col("text").str.contains("\ufffd", literal=True).sum() / rows,
         no_licence=NO_LICENCE.sum(),
     )
+
+
+GUTENBERG = (
+    r"(?i)Project Gutenberg(?:-tm|™)? (?:License|Literary Archive)|\*\*\* ?(?:START|END) OF (?:THE|THIS) PROJECT GUTENBERG|"
+    r"END.{0,3}THE SMALL PRINT|gutenberg\.org/license"
+)
+"""What only Project Gutenberg's own words around a book say."""
+HEADINGS = r"(?mi)^(?:chapter|book|part|volume) (?:[ivxlc]+|\d{1,3})(?:[.:—-].{0,60})?$"
+"""Lines that are a heading for sure; what else may be one is decided in pipeline/book_headings.py."""
+NOT_BOOKS = ("unknown_file_type", "hidden")
+"""Why files are dropped that nobody took for books: pictures, what a system lays beside them."""
+
+
+def books_text(folder: Path, config: BooksTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kind books, and books.parquet beside it."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    by_lines = pl.col("doc_id").is_in(sorted(read_sentence_lines(folder)))
+    texts = _measured(
+        _scan(folder),
+        gutenberg_left=pl.col("text").str.contains(GUTENBERG).sum(),
+        headings_per_mb=1e6 * pl.col("text").str.count_matches(HEADINGS).sum() / pl.col("text").str.len_bytes().sum(),
+        one_paragraph_share=(~pl.col("text").str.contains("\n\n", literal=True) & ~by_lines).sum() / rows,
+        duplicate_share=_repeated("text") / rows,
+    )
+    books = pl.read_parquet(folder / "books.parquet")
+    dropped = books.filter(pl.col("dropped").is_not_null())
+    archives = dropped.filter(pl.col("format") == "archive")
+    unreadable = dropped.filter(~pl.col("dropped").is_in(NOT_BOOKS))
+    unread = books.filter(pl.col("unread").is_not_null())
+    unlicensed = books.filter(pl.col("licence").is_null() & (pl.col("documents") > 0))
+    documents = max(int(books["documents"].sum()), 1)
+    return {
+        **common,
+        **texts,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "missing_names": _first(unlicensed),
+        "broken_archives": len(archives),
+        "broken_names": _first(archives),
+        "unreadable_share": len(unreadable) / max(len(books), 1),
+        "unreadable_names": _first(unreadable),
+        "unread_pages": len(unread),
+        "unread_names": _first(unread),
+        "pretokenised_share": int(books.filter("pretokenised")["documents"].sum()) / documents,
+        "lowercased_share": int(books.filter("lowercased")["documents"].sum()) / documents,
+        "manifest_unknown": statistics.get("manifest_unknown", 0) if config.manifest else DOES_NOT_APPLY,
+        "manifest_unknown_names": ", ".join(statistics.get("manifest_unknown_files", [])[:3]),
+        "without_manifest_row": statistics.get("without_manifest_row", 0) if config.manifest else DOES_NOT_APPLY,
+    }
+
+
+def _first(books: pl.DataFrame, most: int = 3) -> str:
+    """The first few paths, and why, for a person."""
+    named = [
+        f"{path} ({reason})" if reason else path for path, reason in books.head(most).select("path", "dropped").rows()
+    ]
+    return ", ".join(named) + (f" and {len(books) - most} more" if len(books) > most else "")
 
 
 MARKUP = (
