@@ -4,15 +4,15 @@ import hashlib
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipeline import jsonl, parquet_rows, progress, tables, text_files
-from pipeline.compressed import CODECS, plain_name
+from pipeline.compressed import plain_name
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
-from pipeline.plain_text import tidy
+from pipeline.plain_text import separated, tidy
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts, write_sentence_lines
 from pipeline.stage import Stage
 
@@ -22,7 +22,12 @@ STAGE = Stage(
     version="1",
     sources=(
         "pipeline/own_text.py",
+        "pipeline/archives.py",
+        "pipeline/book_headings.py",
+        "pipeline/book_layout.py",
         "pipeline/compressed.py",
+        "pipeline/encodings.py",
+        "pipeline/inflate.py",
         "pipeline/jsonl.py",
         "pipeline/parquet_rows.py",
         "pipeline/plain_text.py",
@@ -39,12 +44,23 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "text": text_files.ENDINGS,
 }
 """Kind of a source → how its files end; all but Parquet also with .gz or .zst behind it."""
+_ALSO = {
+    "jsonl": " (.gz or .zst may stand behind)",
+    "parquet": "",
+    "csv": " (.gz or .zst may stand behind)",
+    "text": " (.gz or .zst may stand behind; a .zip or .tar of them will do)",
+}
 UNREADABLE = frozenset({"broken_line", "not_an_object", "not_utf8", "line_too_long"})
 """Reasons that, if they are all that a file gives, say that it is no file of this kind."""
 NAMED = 20
 """So many dropped rows are named for each reason."""
 ROWS_WITHOUT_TEXT = 1000
 """So many rows of a file without the named column, and the name is wrong."""
+
+_FORM = {
+    "jsonl": "JSON Lines have one object a line, in UTF-8.",
+    "text": "A file of sentences beyond 64 MiB must be UTF-8.",
+}
 
 Row = tuple[int, dict[str, Any] | str]
 """(line or row; column → value, or why the row can't be read)"""
@@ -68,6 +84,7 @@ def extract_text(inputs: Mapping[str, Path], config: OwnTextConfig, out: Path) -
         "files": reader.files,
         "empty_files": reader.empty_files,
         "encodings": dict(sorted(reader.encodings.items())),
+        "mojibake_repaired": reader.repaired,
         "languages": dict(reader.languages.most_common(NAMED)),
         "licences": dict(reader.licences.most_common(NAMED)),
         "control_characters_removed": reader.removed,
@@ -86,6 +103,7 @@ class _Reader:
         self.roles: dict[str, str] = {
             role: column for role, column in config.columns if column is not None and config.kind != "text"
         }
+        self._unit = "row" if config.kind == "parquet" else "line"
         self.lengths = array("q")
         self.seen: set[str] = set()
         self.dropped: Counter[str] = Counter()
@@ -98,6 +116,7 @@ class _Reader:
         self.empty_files = 0
         self.read = 0
         self.removed = 0
+        self.repaired = 0
         self.sample: list[str] = []
         self._present: set[str] = set()
         self._first_keys = ""
@@ -111,11 +130,15 @@ class _Reader:
             def report(done: int, before: int = before) -> None:
                 progress.report(before + done, total, "bytes")
 
-            if _ends(name, self.config.kind):
-                self.files += 1
-                yield from self._file(name, report)
-            else:
+            if not _is_of(self.config.kind, name):
                 self._drop(name, "unknown_file_type")
+            elif self.config.kind == "text":
+                for each, found in text_files.documents(
+                    self.folder / name, name, self.config.sentence_per_line, report
+                ):
+                    yield from self._file(each, self._texts(each, found))
+            else:
+                yield from self._file(name, self._rows(self.folder / name, report))
             before += sizes[name]
             progress.report(before, total, "bytes")
         if self._first_keys:
@@ -126,22 +149,21 @@ class _Reader:
         """Relative paths of all files, in order. DataError if none is of the kind."""
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         names = [name for name in names if name != "manifest.json"]  # the store's own
-        if not any(_ends(name, self.config.kind) for name in names):
+        if not any(_is_of(self.config.kind, name) for name in names):
             holds = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            endings = ", ".join(ENDINGS[self.config.kind])
             raise DataError(
-                f"source {self.config.source} of kind {self.config.kind} has no file that ends in {endings}"
-                f"{'' if self.config.kind == 'parquet' else ' (or these with ' + ', '.join(CODECS) + ')'}; "
-                f"it has {holds or 'no files at all'}",
-                "Correct `kind` or `from` in the recipe, or rename the files.",
+                f"source {self.config.source} of kind {self.config.kind} has no file that ends in "
+                f"{', '.join(ENDINGS[self.config.kind])}; it has {holds or 'no files at all'}",
+                f"Correct `kind` or `from` in the recipe, or rename the files{_ALSO[self.config.kind]}.",
             )
         return names
 
-    def _file(self, name: str, report: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+    def _file(self, name: str, rows_of_file: Iterator[Row]) -> Iterator[dict[str, Any]]:
+        self.files += 1
         path, text = self.folder / name, self.roles.get("text", "text")
         read, found, unreadable, with_text = self.read, 0, 0, False
-        for number, row in self._rows(name, path, report):
-            place = f"{name}, line {number}" if number else name
+        for number, row in rows_of_file:
+            place = f"{name}, {self._unit} {number}" if number else name
             if isinstance(row, str):
                 unreadable += row in UNREADABLE
                 self._drop(place, row)
@@ -159,20 +181,18 @@ class _Reader:
                 self.read += 1
                 yield document
         rows = self.read - read
-        self.empty_files += rows == 0
+        self.empty_files += not rows
         if rows and unreadable == rows:
             reason, places = next((r, p) for r, p in self.first_dropped.items() if r in UNREADABLE)
             raise DataError(
-                f"{path}: not one of its {rows:,} lines can be read ({places[0]}: {reason})",
-                "JSON Lines have one object a line, in UTF-8. Make the file so, or take it away.",
+                f"{path}: not one of its {rows:,} {'records' if self.roles else 'documents'} can be read ({places[0]}: {reason})",
+                f"{_FORM[self.config.kind]} Make the file so, or take it away.",
             )
         if found and not with_text:
             raise self._no_column("text", f"no row of {path}")
 
-    def _rows(self, name: str, path: Path, report: Callable[[int], None]) -> Iterator[Row]:
+    def _rows(self, path: Path, report: Callable[[int], None]) -> Iterator[Row]:
         kind = self.config.kind
-        if kind == "text":
-            return self._texts(name, path, report)
         self.encodings["utf-8"] += 1
         if kind == "jsonl":
             return jsonl.rows(path, report)
@@ -189,16 +209,15 @@ class _Reader:
             else:
                 yield line, "wrong_number_of_values"
 
-    def _texts(self, name: str, path: Path, report: Callable[[int], None]) -> Iterator[Row]:
-        per_line = self.config.sentence_per_line
-        title = {} if per_line else {"title": Path(name[: len(plain_name(name))]).stem}
-        found = text_files.sentence_documents(path, report) if per_line else [(0, text_files.document(path))]
+    def _texts(self, name: str, found: Iterable[text_files.Found]) -> Iterator[Row]:
+        title = {} if self.config.sentence_per_line else {"title": Path(name[: len(plain_name(name))]).stem}
         for number, text in found:
             if isinstance(text, str):
                 yield number, text
             else:
-                self.encodings[text[1]] += 1
-                yield number, {"text": text[0], **title}
+                self.encodings[text.encoding] += 1
+                self.repaired += text.mojibake_repaired
+                yield number, {"text": text.text, **title}
 
     def _note_columns(self, place: str, row: dict[str, Any]) -> None:
         self._first_keys = self._first_keys or f"{place} has {', '.join(map(repr, row)) or 'none'}"
@@ -216,6 +235,8 @@ class _Reader:
         if reason := _why_not(raw):
             return reason
         text, removed = tidy(raw)
+        if not self.config.sentence_per_line:
+            text = separated(text)
         identity = self._identity(name, row, raw)
         if identity is None:
             return "no_id"
@@ -273,9 +294,10 @@ class _Reader:
             named.append(place)
 
 
-def _ends(name: str, kind: str) -> bool:
-    lowered = name.lower() if kind == "parquet" else plain_name(name)
-    return lowered.endswith(ENDINGS[kind])
+def _is_of(kind: str, name: str) -> bool:
+    if kind == "text":
+        return text_files.is_text(name)
+    return (name.lower() if kind == "parquet" else plain_name(name)).endswith(ENDINGS[kind])
 
 
 def _has(row: dict[str, Any], column: str) -> bool:

@@ -183,6 +183,29 @@ _BOOKS = (
         "manifest_covers", "Every file has a row in the manifest, if there is one.", "without_manifest_row", "warning"
     ),
 )
+_OWN = (
+    _none(
+        "licences_complete",
+        "Every document names its licence, where the recipe demands it (licence_required).",
+        "missing_licences",
+    ),
+    _at_most(
+        "most_rows_used",
+        "At most half of the rows or files were dropped; dropped.json and `first_dropped` say why.",
+        "dropped_share",
+        0.5,
+        "critical",
+    ),
+    _at_most("nearly_all_rows_used", "At most a tenth of the rows or files were dropped.", "dropped_share", 0.1),
+    _at_most(
+        "has_paragraphs_of_sentences",
+        "In most documents, most lines hold more than one sentence: blank lines or line ends after every sentence ruin "
+        "next-sentence pairs, unless the recipe says sentence_per_line.",
+        "single_sentence_share",
+        0.5,
+    ),
+    _at_most("texts_differ", "Few documents stand twice; `documents` removes them.", "duplicate_share", 0.1),
+)
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
     "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
@@ -232,7 +255,7 @@ SUITES: Mapping[str, Suite] = {
         )
     ),
     "books_text": Suite((*_TEXT, *_BOOKS)),
-    "own_text": Suite(_TEXT),
+    "own_text": Suite((*_TEXT, *_OWN)),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),

@@ -1,52 +1,86 @@
 """Text files: one document a file, or, where every line is one sentence, documents separated by blank lines."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from pipeline.books import decode, unwrap
-from pipeline.compressed import Stream, lines
+from pipeline.archives import MAX_MEMBER_BYTES, NESTED, Member, members, suffix_of
+from pipeline.compressed import Stream, lines, plain_name
+from pipeline.encodings import decode
+from pipeline.inflate import Unreadable
+from pipeline.plain_text import tidy, unwrapped
 
 ENDINGS = (".txt",)
-DOCUMENT_BYTES = 64 << 20
+DOCUMENT_BYTES = MAX_MEMBER_BYTES
 """A larger text is no one document: it would have to be held in memory."""
 TOO_LARGE = f"larger_than_{DOCUMENT_BYTES >> 20}_MiB"
 
-Found = tuple[str, str] | str
-"""(text, encoding) of a document, or why it can't be read."""
+
+@dataclass(frozen=True)
+class Text:
+    """One document of a file."""
+
+    text: str
+    encoding: str
+    mojibake_repaired: bool = False
 
 
-def document(path: Path) -> Found:
-    """The text of one file, its hard-wrapped lines joined; else `larger_than_64_MiB` or `not_text`.
+Found = tuple[int, Text | str]
+"""(line on which it begins, 0 for a whole file; the document, or why it can't be read)"""
 
-    DataError for compressed data that can't be used.
+
+def is_text(name: str) -> bool:
+    """Whether a file is read: a .txt, also compressed, or an archive of them."""
+    return bool(suffix_of(name)) or plain_name(name).endswith(ENDINGS)
+
+
+def documents(
+    path: Path, name: str, sentence_per_line: bool, report: Callable[[int], None]
+) -> Iterator[tuple[str, Iterable[Found]]]:
+    """(relative path, documents) of a file, or of every file of an archive as `ARCHIVE!/MEMBER`.
+
+    With `sentence_per_line`, blank lines stand between documents, as in the input of Google's
+    create_pretraining_data.py; a file beyond 64 MiB must then be UTF-8. Else a file is one document, its hard-wrapped
+    lines joined. DataError for compressed data that can't be used; what an archive has that can't be read is a reason.
     """
-    with Stream(path) as stream:
-        data = stream.read(DOCUMENT_BYTES + 1)
-    if len(data) > DOCUMENT_BYTES:
-        return TOO_LARGE
-    text, encoding = decode(data)
-    return "not_text" if text is None else (unwrap(text), encoding)
-
-
-def sentence_documents(path: Path, report: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
-    """(first line, document) of the documents of a file with a sentence a line and blank lines between documents, the
-    input of Google's create_pretraining_data.py.
-
-    A file beyond 64 MiB must be UTF-8: a document with a line that is not is `not_utf8`. A document that is itself
-    beyond that is `larger_than_64_MiB`. DataError for compressed data that can't be used.
-    """
-    with Stream(path) as stream:
-        data = stream.read(DOCUMENT_BYTES + 1)
-    if len(data) > DOCUMENT_BYTES:
-        del data
-        yield from _grouped(_utf8_lines(path, report), "utf-8")
+    if not suffix_of(name):
+        yield name, _of_file(path, sentence_per_line, report)
         return
-    text, encoding = decode(data)
-    if text is None:
-        yield 1, "not_text"
-    else:
-        yield from _grouped(enumerate(text.split("\n"), 1), encoding)
+    for member in members(path):
+        yield f"{name}!/{member.name}" if member.name else name, _of_member(member, sentence_per_line)
+
+
+def _of_file(path: Path, sentence_per_line: bool, report: Callable[[int], None]) -> Iterable[Found]:
+    with Stream(path) as stream:
+        data = stream.read(DOCUMENT_BYTES + 1)
+    if len(data) <= DOCUMENT_BYTES:
+        return _of_bytes(data, sentence_per_line)
+    return _grouped(_utf8_lines(path, report), "utf-8") if sentence_per_line else [(0, TOO_LARGE)]
+
+
+def _of_member(member: Member, sentence_per_line: bool) -> Iterable[Found]:
+    if member.dropped:
+        return [(0, member.dropped)]
+    if member.name.lower().endswith(NESTED):
+        return [(0, "archive_in_archive")]
+    if not member.name.lower().endswith(ENDINGS):
+        return [(0, "unknown_file_type")]
+    try:
+        return _of_bytes(member.read(DOCUMENT_BYTES), sentence_per_line)
+    except Unreadable as error:
+        return [(0, error.reason)]
+
+
+def _of_bytes(data: bytes, sentence_per_line: bool) -> Iterable[Found]:
+    decoded = decode(data)
+    if decoded.text is None:
+        return [(0, "not_text")]
+    if sentence_per_line:
+        numbered = enumerate(decoded.text.split("\n"), 1)
+        return _grouped(numbered, decoded.encoding, decoded.mojibake_repaired)
+    text, _ = tidy(decoded.text)
+    return [(0, Text(unwrapped(text), decoded.encoding, decoded.mojibake_repaired))]
 
 
 def _utf8_lines(path: Path, report: Callable[[int], None]) -> Iterator[tuple[int, str | None]]:
@@ -58,7 +92,7 @@ def _utf8_lines(path: Path, report: Callable[[int], None]) -> Iterator[tuple[int
             yield number, None
 
 
-def _grouped(numbered: Iterable[tuple[int, str | None]], encoding: str) -> Iterator[tuple[int, Found]]:
+def _grouped(numbered: Iterable[tuple[int, str | None]], encoding: str, repaired: bool = False) -> Iterator[Found]:
     """Documents out of the lines between blank lines."""
     gathered: list[str] = []
     first, size, trouble = 0, 0, ""
@@ -66,7 +100,7 @@ def _grouped(numbered: Iterable[tuple[int, str | None]], encoding: str) -> Itera
         sentence = line.strip() if line is not None else ""
         if line is not None and not sentence:
             if first:
-                yield first, trouble or ("\n".join(gathered), encoding)
+                yield first, trouble or Text("\n".join(gathered), encoding, repaired)
             gathered, first, size, trouble = [], 0, 0, ""
             continue
         first = first or number

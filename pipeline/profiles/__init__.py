@@ -24,7 +24,7 @@ MEASURES: Mapping[str, Measure] = {
     "files": tables.files,
     "wikipedia_text": tables.wikipedia_text,
     "books_text": tables.books_text,
-    "own_text": tables.source_text,
+    "own_text": tables.own_text,
     "documents": tables.documents,
     "wordpiece_vocab": tables.vocabulary,
     "pretraining_shards": shards.instances,

@@ -13,6 +13,7 @@ from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
     FilesConfig,
+    OwnTextConfig,
     PathFrom,
     UrlFrom,
     VocabularyConfig,
@@ -107,7 +108,7 @@ NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() =
 
 
 def source_text(
-    folder: Path, config: BooksTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
+    folder: Path, config: BooksTextConfig | OwnTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`S_text` of any kind."""
     rows = pl.len().clip(lower_bound=1)
@@ -180,6 +181,34 @@ def _first(books: pl.DataFrame, most: int = 3) -> str:
         f"{path} ({reason})" if reason else path for path, reason in books.head(most).select("path", "dropped").rows()
     ]
     return ", ".join(named) + (f" and {len(books) - most} more" if len(books) > most else "")
+
+
+SINGLE_SENTENCE = r"(?m)^(?:[^.!?…。！？\n]|[.!?…][^\s\"'”’»)\]])+(?:[.!?…]+[\"'”’»)\]]*|[。！？]+[」』）”’]*)[^\S\n]*$"
+"""A line that is one sentence: it ends as one, and no other ends inside."""
+
+
+def own_text(folder: Path, config: OwnTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kinds text, jsonl, parquet and csv."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    text = pl.col("text")
+    lines = text.str.count_matches(r"\n+") + 1
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    read, again = max(counted["read"], 1), counted["dropped"].get("duplicate_doc_id", 0)
+    measured = _measured(
+        _scan(folder),
+        repeated=pl.len() - text.hash().n_unique(),
+        single_sentence_share=(2 * text.str.count_matches(SINGLE_SENTENCE) > lines).sum() / rows,
+    )
+    return {
+        **common,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "dropped_share": sum(counted["dropped"].values()) / read,
+        "single_sentence_share": DOES_NOT_APPLY if config.sentence_per_line else measured["single_sentence_share"],
+        "duplicate_share": (measured["repeated"] + again) / read,
+    }
 
 
 MARKUP = (

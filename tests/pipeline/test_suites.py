@@ -23,6 +23,7 @@ from pipeline.config import (
     FilesConfig,
     FinetuneConfig,
     Frozen,
+    OwnTextConfig,
     PretrainConfig,
     ReleaseConfig,
     ReportConfig,
@@ -101,6 +102,22 @@ def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 60)
     return BooksTextConfig(source="books"), {}
+
+
+def good_own(folder: Path, count: int = 60, **config: Any) -> tuple[Frozen, dict[str, Any]]:
+    rows = [
+        row | {"text": f"Thing {i} is. It was.\n\nA heading\n\nÉnd. And more of {i}."}
+        for i, row in enumerate(text_rows("mine", count))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, TEXT_SCHEMA), folder / "part-00000.parquet")
+    counted(folder, count)
+    return OwnTextConfig(source="mine", kind="jsonl", licence_required=True, **config), {}
+
+
+def drops(**reasons: int) -> Poison:
+    """60 documents are kept, these are dropped."""
+    counts = {"read": 60 + sum(reasons.values()), "kept": 60, "dropped": reasons}
+    return written("dropped.json", json.dumps(counts))
 
 
 def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
@@ -226,6 +243,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "files": good_files,
     "wikipedia_text": good_wikipedia,
     "books_text": good_books,
+    "own_text": good_own,
     "documents": good_documents,
     "wordpiece_vocab": good_vocabulary,
     "pretraining_shards": good_shards,
@@ -361,6 +379,16 @@ POISON: dict[str, dict[str, Poison]] = {
         "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
     "books_text": TEXT_POISON,
+    "own_text": TEXT_POISON
+    | {
+        "licences_complete": row(1, licence=None),
+        "most_rows_used": drops(broken_line=61),
+        "nearly_all_rows_used": drops(broken_line=7),
+        "has_paragraphs_of_sentences": all_of(
+            *(row(i, text=f"Thing {i} is.\n\nIt was there in 3.5 days.\n\nA heading") for i in range(31))
+        ),
+        "texts_differ": all_of(drops(duplicate_doc_id=4), *(row(i, text="One. And two.") for i in range(4))),
+    },
     "documents": {
         "has_train": every("part-00000.parquet", split="held_out"),
         "has_held_out": every("part-00000.parquet", split="train"),
@@ -495,6 +523,31 @@ def test_poison_is_told_from_what_it_must_not_touch(tmp_path: Path) -> None:
     config, statistics = good_shards(tmp_path)
     POISON["pretraining_shards"]["random_next_is_random"](tmp_path, statistics)
     assert failed("pretraining_shards", tmp_path, config, statistics) == {"random_next_is_random": "1"}
+
+
+def test_lines_of_sentences_are_right_where_the_recipe_says_so(tmp_path: Path) -> None:
+    config, statistics = good_own(tmp_path, sentence_per_line=True)
+    every("part-00000.parquet", text=lambda r: f"One of {r['doc_id']}.\nTwo.")(tmp_path, statistics)
+    assert failed("own_text", tmp_path, config, statistics) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "single"),
+    [
+        ("One.\n\nTwo!\n\n“Three?”", True),
+        ("Er kostet 3.50 Euro.\n\n„Wirklich?“, fragte sie.", True),
+        ("一つ目の文です。\n\n二つ目の文です。", True),
+        ("一つ目の文です。二つ目の文です。", False),
+        ("A heading\n\nAnother heading", False),
+        ("One. Two.\n\nThree.", False),
+        ("“One.” Two.", False),
+        ("One.", True),
+    ],
+)
+def test_what_counts_as_lines_of_single_sentences(text: str, single: bool, tmp_path: Path) -> None:
+    config, statistics = good_own(tmp_path, count=1)
+    row(0, text=text)(tmp_path, statistics)
+    assert profile("own_text", tmp_path, config, statistics)["single_sentence_share"] == single
 
 
 # ── other ways ───────────────────────────────────────────────────────────────────────────────────────────────────────
