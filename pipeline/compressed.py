@@ -26,12 +26,6 @@ _BUFFER = 1 << 20
 _REPORT_LINES = 1000
 
 
-def plain_name(name: str) -> str:
-    """A file's name, lower-cased, without the ending of its compression: `A.jsonl.GZ` → `a.jsonl`."""
-    lowered = name.lower()
-    return next((lowered.removesuffix(ending) for ending in CODECS if lowered.endswith(ending)), lowered)
-
-
 class Stream(io.BufferedReader):
     """The unpacked bytes of a file. Reading raises DataError for compressed data that can't be used."""
 

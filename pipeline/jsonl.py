@@ -7,9 +7,6 @@ from typing import Any
 
 from pipeline.compressed import lines
 
-ENDINGS = (".jsonl", ".ndjson", ".json")
-"""A .json file is taken for JSON Lines too, as several public corpora name them so."""
-
 _MARK = b"\xef\xbb\xbf"
 
 

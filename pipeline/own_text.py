@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import jsonl, parquet_rows, progress, tables, text_files
-from pipeline.compressed import plain_name
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
+from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.plain_text import separated, tidy
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts, write_sentence_lines
 from pipeline.stage import Stage
@@ -29,6 +29,7 @@ STAGE = Stage(
         "pipeline/encodings.py",
         "pipeline/inflate.py",
         "pipeline/jsonl.py",
+        "pipeline/kinds.py",
         "pipeline/parquet_rows.py",
         "pipeline/plain_text.py",
         "pipeline/schemas.py",
@@ -37,13 +38,6 @@ STAGE = Stage(
     ),
 )
 
-ENDINGS: Mapping[str, tuple[str, ...]] = {
-    "jsonl": jsonl.ENDINGS,
-    "parquet": parquet_rows.ENDINGS,
-    "csv": tables.SUFFIXES,
-    "text": text_files.ENDINGS,
-}
-"""Kind of a source → how its files end; all but Parquet also with .gz or .zst behind it."""
 _ALSO = {
     "jsonl": " (.gz or .zst may stand behind)",
     "parquet": "",
@@ -130,7 +124,7 @@ class _Reader:
             def report(done: int, before: int = before) -> None:
                 progress.report(before + done, total, "bytes")
 
-            if not _is_of(self.config.kind, name):
+            if not is_of(self.config.kind, name):
                 self._drop(name, "unknown_file_type")
             elif self.config.kind == "text":
                 for each, found in text_files.documents(
@@ -149,7 +143,7 @@ class _Reader:
         """Relative paths of all files, in order. DataError if none is of the kind."""
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         names = [name for name in names if name != "manifest.json"]  # the store's own
-        if not any(_is_of(self.config.kind, name) for name in names):
+        if not any(is_of(self.config.kind, name) for name in names):
             holds = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             raise DataError(
                 f"source {self.config.source} of kind {self.config.kind} has no file that ends in "
@@ -292,12 +286,6 @@ class _Reader:
         named = self.first_dropped.setdefault(reason, [])
         if len(named) < NAMED:
             named.append(place)
-
-
-def _is_of(kind: str, name: str) -> bool:
-    if kind == "text":
-        return text_files.is_text(name)
-    return (name.lower() if kind == "parquet" else plain_name(name)).endswith(ENDINGS[kind])
 
 
 def _has(row: dict[str, Any], column: str) -> bool:

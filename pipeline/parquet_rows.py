@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
 
-ENDINGS = (".parquet", ".pq")
 BATCH_BYTES = 16 << 20  # about what is decoded at once
 BATCH_ROWS = 4096
 READ_BYTES = 1 << 20  # of a column, so that a file of one huge row group is not read at once

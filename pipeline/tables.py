@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.compressed import Stream, plain_name
+from pipeline.compressed import Stream
 from pipeline.errors import DataError
+from pipeline.kinds import plain_name
 
 SUFFIXES = (".tab", ".tsv", ".csv")
 

@@ -6,12 +6,12 @@ from itertools import chain
 from pathlib import Path
 
 from pipeline.archives import MAX_MEMBER_BYTES, NESTED, Member, members, suffix_of
-from pipeline.compressed import Stream, lines, plain_name
+from pipeline.compressed import Stream, lines
 from pipeline.encodings import decode
 from pipeline.inflate import Unreadable
+from pipeline.kinds import ENDINGS
 from pipeline.plain_text import tidy, unwrapped
 
-ENDINGS = (".txt",)
 DOCUMENT_BYTES = MAX_MEMBER_BYTES
 """A larger text is no one document: it would have to be held in memory."""
 TOO_LARGE = f"larger_than_{DOCUMENT_BYTES >> 20}_MiB"
@@ -28,11 +28,6 @@ class Text:
 
 Found = tuple[int, Text | str]
 """(line on which it begins, 0 for a whole file; the document, or why it can't be read)"""
-
-
-def is_text(name: str) -> bool:
-    """Whether a file is read: a .txt, also compressed, or an archive of them."""
-    return bool(suffix_of(name)) or plain_name(name).endswith(ENDINGS)
 
 
 def documents(
@@ -64,7 +59,7 @@ def _of_member(member: Member, sentence_per_line: bool) -> Iterable[Found]:
         return [(0, member.dropped)]
     if member.name.lower().endswith(NESTED):
         return [(0, "archive_in_archive")]
-    if not member.name.lower().endswith(ENDINGS):
+    if not member.name.lower().endswith(ENDINGS["text"]):
         return [(0, "unknown_file_type")]
     try:
         return _of_bytes(member.read(DOCUMENT_BYTES), sentence_per_line)
