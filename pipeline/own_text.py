@@ -214,7 +214,7 @@ class _Reader:
                 yield number, {"text": text.text, **title}
 
     def _note_columns(self, place: str, row: dict[str, Any]) -> None:
-        self._first_keys = self._first_keys or f"{place} has {', '.join(map(repr, row)) or 'none'}"
+        self._first_keys = self._first_keys or f"{place} has {', '.join(map(repr, row)) or 'no columns'}"
         self._present |= {role for role, column in self.roles.items() if _has(row, column)}
 
     def _no_column(self, role: str, where: str) -> DataError:
