@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.compressed import Stream
+from pipeline.compressed import Stream, lines
 from pipeline.errors import DataError
 from pipeline.kinds import plain_name
 
@@ -110,7 +110,7 @@ def _records(path: Path, report: Callable[[int], None] = lambda _: None) -> Iter
     line = 1
     try:
         with Stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=_DELIMITERS[_suffix(path)], strict=True)
+            reader = csv.reader(_lines(path, file), delimiter=_DELIMITERS[_suffix(path)], strict=True)
             for number, values in enumerate(reader):
                 if values or line <= kept:
                     yield line, values
@@ -125,11 +125,19 @@ def _records(path: Path, report: Callable[[int], None] = lambda _: None) -> Iter
         raise DataError(f"{path}, line {_undecodable_line(path)}: not UTF-8", "Convert the file to UTF-8.") from error
 
 
+def _lines(path: Path, file: io.TextIOWrapper) -> Iterator[str]:
+    while line := file.readline(_FIELD_CHARACTERS + 1):
+        if len(line) > _FIELD_CHARACTERS:
+            raise DataError(
+                f"{path} has a line of more than {_FIELD_CHARACTERS:,} characters", "Is it a table of text at all?"
+            )
+        yield line
+
+
 def _undecodable_line(path: Path) -> int:
-    with Stream(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
+    for number, line in lines(path, lambda _: None):
+        try:
+            (line or b"").decode("utf-8")
+        except UnicodeDecodeError:
+            return number
     return 0
