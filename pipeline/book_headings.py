@@ -6,151 +6,24 @@ HEADING_CHARACTERS = 160
 """A longer line is no heading."""
 
 _ROMAN = r"(?:(?=[CLXVI])C{0,3}(?:XC|XL|L?X{0,4})(?:IX|IV|V?I{0,4}))"
-_WORD_NUMBERS = [
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "eins",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "deux",
-    "trois",
-    "quatre",
-    "cinq",
-    "sept",
-    "huit",
-    "neuf",
-    "dix",
-    "onze",
-    "douze",
-    "uno",
-    "dos",
-    "tres",
-    "cuatro",
-    "cinco",
-    "seis",
-    "siete",
-    "ocho",
-    "nueve",
-    "diez",
-    "once",
-    "doce",
-    "due",
-    "tre",
-    "quattro",
-    "cinque",
-    "sei",
-    "sette",
-    "otto",
-    "nove",
-    "dieci",
-]
-_ORDINALS = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-    "thirteenth",
-    "fourteenth",
-    "fifteenth",
-    "sixteenth",
-    "seventeenth",
-    "eighteenth",
-    "nineteenth",
-    "twentieth",
-    "thirtieth",
-    "fortieth",
-    "last",
-    "erste[sr]?",
-    "zweite[sr]?",
-    "dritte[sr]?",
-    "vierte[sr]?",
-    "fünfte[sr]?",
-    "sechste[sr]?",
-    "siebente[sr]?",
-    "siebte[sr]?",
-    "achte[sr]?",
-    "neunte[sr]?",
-    "zehnte[sr]?",
-    "elfte[sr]?",
-    "zwölfte[sr]?",
-    "letzte[sr]?",
-    "premier",
-    "première",
-    "deuxième",
-    "seconde?",
-    "troisième",
-    "quatrième",
-    "cinquième",
-    "sixième",
-    "septième",
-    "huitième",
-    "neuvième",
-    "dixième",
-    "onzième",
-    "douzième",
-    "dernier",
-    "dernière",
-    "primer",
-    "primer[oa]",
-    "segund[oa]",
-    "tercer",
-    "tercer[oa]",
-    "cuart[oa]",
-    "quint[oa]",
-    "sext[oa]",
-    "séptim[oa]",
-    "octav[oa]",
-    "noven[oa]",
-    "décim[oa]",
-    "prim[oa]",
-    "second[oa]",
-    "terz[oa]",
-    "quart[oa]",
-    "sest[oa]",
-    "settim[oa]",
-    "ottav[oa]",
-    "non[oa]",
-    "undecim[oa]",
-]
+_WORD_NUMBERS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+    " nineteen twenty thirty forty fifty sixty"
+    " eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
+    " deux trois quatre cinq sept huit neuf dix onze douze"
+    " uno dos tres cuatro cinco seis siete ocho nueve diez once doce"
+    " due tre quattro cinque sei sette otto nove dieci"
+).split()
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth"
+    " sixteenth seventeenth eighteenth nineteenth twentieth thirtieth fortieth last"
+    " erste[sr]? zweite[sr]? dritte[sr]? vierte[sr]? fünfte[sr]? sechste[sr]? siebente[sr]? siebte[sr]? achte[sr]?"
+    " neunte[sr]? zehnte[sr]? elfte[sr]? zwölfte[sr]? letzte[sr]?"
+    " premier première deuxième seconde? troisième quatrième cinquième sixième septième huitième neuvième dixième onzième"
+    " douzième dernier dernière"
+    " primer primer[oa] segund[oa] tercer tercer[oa] cuart[oa] quint[oa] sext[oa] séptim[oa] octav[oa] noven[oa] décim[oa]"
+    " prim[oa] second[oa] terz[oa] quart[oa] sest[oa] settim[oa] ottav[oa] non[oa] undecim[oa]"
+).split()
 _TENS = r"(?:twenty|thirty|forty|fifty|sixty)[ -]?"
 _NUMBER = (
     rf"(?:{_ROMAN}|\d{{1,3}}[a-z]?|(?:{_TENS})?(?:{'|'.join(_WORD_NUMBERS)})"
@@ -227,9 +100,7 @@ _PART = re.compile(
 )
 _PLACE = re.compile(rf"(?:the )?(?:{_PLACES})(?![\w'’])(?P<tail>.*)", re.I)
 _LONE_NUMERAL = re.compile(rf"[\[(]?(?:(?P<roman>{_ROMAN})|(?P<digits>\d{{1,4}}))[.:)\]]{{0,2}}[—-]?")
-_NUMBERED = re.compile(
-    rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<mark>\. ?[—–-]*|[:)] ?|\.? ?[—–-]+ ?| )(?=[^\s.])(?P<title>.+)"
-)
+_NUMBERED = re.compile(rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<mark>\. ?[—–-]*|[:)] ?|\.? ?[—–-]+ ?| )(?=[^\s.])(?P<title>.+)")
 _LOWER_ROMAN = re.compile(r"(?=..)[clxvi]{2,7}\.?")
 _PAGE = re.compile(
     r"\[ ?(?:pg|page|p|seite|s)\.? ?(?:\d{1,4}|[ivxlc]{1,8}) ?\]|\{ ?(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,8}) ?\}"
@@ -239,9 +110,7 @@ _PAGE = re.compile(
 _SEPARATOR = re.compile(r"[\s*\-_=~·•.#+—–<>o|:&/\\^§†‡⁂❦☙]*")
 _DECORATION = " \t*_=~#|+-—–·•<>"
 _SENTENCE_INSIDE = re.compile(r"[a-zà-ÿ]{3}[.!?]['\"”’]? [A-Z\"“]")
-_LETTER_PART = re.compile(
-    r"letter|letters|lettre|lettera|brief|story|tale|fit|scene|lecture|section|act|adventure|episode|band|tome", re.I
-)
+_LETTER_PART = re.compile(r"letter|letters|lettre|lettera|brief|story|tale|fit|scene|lecture|section|act|adventure|episode|band|tome", re.I)
 
 
 def bare(line: str) -> str:
@@ -270,9 +139,7 @@ def is_end(line: str) -> bool:
     if END.fullmatch(plain):
         return True
     words = plain.lower()
-    return (plain.isupper() or words.startswith(("end of", "fin d", "ende d", "fine d", "the end"))) and bool(
-        END.fullmatch(words)
-    )
+    return (plain.isupper() or words.startswith(("end of", "fin d", "ende d", "fine d", "the end"))) and bool(END.fullmatch(words))
 
 
 def is_heading(line: str) -> bool:
@@ -312,16 +179,12 @@ def _is_part(plain: str) -> bool:
     mark = tail.lstrip()[:1]
     if part["ordinal"] and not part["part"]:
         return bool(mark in ".:—–-" and title_like(rest))  # "The first part, of course, was easy."
-    if _LETTER_PART.fullmatch(word) and mark not in ".:—–-(":
+    if _LETTER_PART.fullmatch(word) and not mark in ".:—–-(":
         return False
     number = part["number"]
     if mark in ".:—–-([" and not _SENTENCE_INSIDE.search(rest):
         return tail.rstrip()[-1] not in ",;" and (rest[0].isupper() or not rest[0].isalpha() or plain.islower())
-    return (
-        (number.isupper() or number.isdigit() or number[0].isupper())
-        and title_like(rest)
-        and tail.rstrip()[-1] not in ".,;!?"
-    )
+    return (number.isupper() or number.isdigit() or number[0].isupper()) and title_like(rest) and tail.rstrip()[-1] not in ".,;!?"
 
 
 def _is_lone_numeral(plain: str) -> bool:
@@ -352,165 +215,16 @@ def _is_numbered_title(plain: str) -> bool:
         return True
     if _SENTENCE_INSIDE.search(title) or title[-1] in ",;:":
         return False
-    return title[0].isupper() and title[-1] not in '.!?…—"”' and title_like(title) and (bool(mark) or len(plain) < 60)
+    return title[0].isupper() and title[-1] not in ".!?…—\"”" and title_like(title) and (bool(mark) or len(plain) < 60)
 
 
 _SMALL_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "and",
-        "or",
-        "nor",
-        "but",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "for",
-        "from",
-        "by",
-        "with",
-        "as",
-        "is",
-        "his",
-        "her",
-        "its",
-        "their",
-        "my",
-        "our",
-        "your",
-        "not",
-        "no",
-        "into",
-        "upon",
-        "over",
-        "under",
-        "after",
-        "before",
-        "between",
-        "who",
-        "which",
-        "that",
-        "how",
-        "what",
-        "when",
-        "where",
-        "why",
-        "was",
-        "were",
-        "are",
-        "be",
-        "than",
-        "then",
-        "so",
-        "if",
-        "it",
-        "he",
-        "she",
-        "they",
-        "we",
-        "you",
-        "i",
-        "der",
-        "die",
-        "das",
-        "den",
-        "dem",
-        "des",
-        "ein",
-        "eine",
-        "einer",
-        "und",
-        "oder",
-        "von",
-        "vom",
-        "zu",
-        "zum",
-        "zur",
-        "im",
-        "in",
-        "am",
-        "an",
-        "auf",
-        "mit",
-        "nach",
-        "bei",
-        "für",
-        "wie",
-        "er",
-        "sie",
-        "es",
-        "ist",
-        "le",
-        "la",
-        "les",
-        "l",
-        "un",
-        "une",
-        "des",
-        "du",
-        "de",
-        "d",
-        "et",
-        "ou",
-        "à",
-        "au",
-        "aux",
-        "en",
-        "dans",
-        "par",
-        "pour",
-        "sur",
-        "avec",
-        "que",
-        "qui",
-        "où",
-        "se",
-        "sa",
-        "son",
-        "ses",
-        "el",
-        "los",
-        "las",
-        "un",
-        "una",
-        "unos",
-        "y",
-        "o",
-        "del",
-        "al",
-        "con",
-        "por",
-        "para",
-        "que",
-        "se",
-        "su",
-        "sus",
-        "como",
-        "il",
-        "lo",
-        "gli",
-        "i",
-        "uno",
-        "e",
-        "di",
-        "da",
-        "nel",
-        "nella",
-        "dei",
-        "della",
-        "delle",
-        "a",
-        "without",
-        "against",
-        "through",
-        "de'",
-        "al'",
-        "vs",
-    ]
+    "a an the and or nor but of in on at to for from by with as is his her its their my our your not no into upon over under"
+    " after before between who which that how what when where why was were are be than then so if it he she they we you i"
+    " der die das den dem des ein eine einer und oder von vom zu zum zur im in am an auf mit nach bei für wie er sie es ist"
+    " le la les l un une des du de d et ou à au aux en dans par pour sur avec que qui où se sa son ses"
+    " el los las un una unos y o del al con por para que se su sus como il lo gli i uno e di da nel nella dei della delle a"
+    " without against through de' al' vs".split()
 )
 
 

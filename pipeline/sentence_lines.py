@@ -72,74 +72,23 @@ def _is_sentence_per_line(lines: list[str], filled: list[str]) -> bool:
 
 
 _ROMAN = r"(?:(?=[clxvi])c{0,3}(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4}))"
-_WORDS = [
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "seventy",
-    "eighty",
-    "ninety",
-]
-_ORDINALS = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-    "thirteenth",
-    "fourteenth",
-    "fifteenth",
-    "sixteenth",
-    "seventeenth",
-    "eighteenth",
-    "nineteenth",
-    "twentieth",
-]
+_WORDS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+    " nineteen twenty thirty forty fifty sixty seventy eighty ninety"
+).split()
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth"
+    " sixteenth seventeenth eighteenth nineteenth twentieth"
+).split()
 _NUMBER = (
     rf"(?P<number>\d{{1,3}}|{_ROMAN}|(?:the )?(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?: ?- ?| )?)?"
     rf"(?:{'|'.join(_WORDS + _ORDINALS)}))"
 )
-_CHAPTER = re.compile(
-    rf"(?:chapter|chap \.|stave|letter|kapitel|chapitre|capítulo|capitolo) ?(?:# ?)?{_NUMBER}(?P<tail>(?: ?[.:;—–-].*| .*)?)"
-)
-_PART = re.compile(
-    rf"(?:the )?(?:(?:book|part|volume|act|canto|section|buch|teil|livre|partie|parte|libro) {_NUMBER}|(?P<ordinal>{'|'.join(_ORDINALS)}) (?:book|part))(?P<tail>(?: ?[.:—–-].*)?)"
-)
-_PLACE = re.compile(
-    r"(?:the )?(?:prologue|epilogue|preface|foreword|introduction|prolog|epilog|afterword|author 's note|author's note) ?[.:]?"
-)
+_CHAPTER = re.compile(rf"(?:chapter|chap \.|stave|letter|kapitel|chapitre|capítulo|capitolo) ?(?:# ?)?{_NUMBER}(?P<tail>(?: ?[.:;—–-].*| .*)?)")
+_PART = re.compile(rf"(?:the )?(?:(?:book|part|volume|act|canto|section|buch|teil|livre|partie|parte|libro) {_NUMBER}|(?P<ordinal>{'|'.join(_ORDINALS)}) (?:book|part))(?P<tail>(?: ?[.:—–-].*)?)")
+_PLACE = re.compile(r"(?:the )?(?:prologue|epilogue|preface|foreword|introduction|prolog|epilog|afterword|author 's note|author's note) ?[.:]?")
 _LONE = re.compile(rf"(?:\d{{1,3}}|{_ROMAN}) ?[.:]?")
-_THE_END = re.compile(
-    r"(?:-+ ?)?(?:the end|finis|the end of (?:book|volume|part) \w+|end of (?:book|volume|part) \w+|fin)(?: ?[.!])?(?: ?-+)?"
-)
+_THE_END = re.compile(r"(?:-+ ?)?(?:the end|finis|the end of (?:book|volume|part) \w+|end of (?:book|volume|part) \w+|fin)(?: ?[.!])?(?: ?-+)?")
 _NOTICE = re.compile(
     r"copyright (?:©|\(c\)|\( c \)|\d{4}|by )|© ?\d{4}|© copyright|all rights reserved|\bisbn\b|smashwords (?:edition|license)|license notes"
     r"|(?:table of )?contents ?:?$|this (?:e-?book|book) is (?:licensed|a work of fiction)|work of fiction \.? ?(?:names|any resemblance)"
@@ -205,7 +154,7 @@ class _Cutter:
                 self.front = FRONT_LINES
 
     def _mark(self, line: str) -> str | None:
-        """ "book", "chapter", "end" or "drop" (a line of a title page or a heading); None for a sentence."""
+        """"book", "chapter", "end" or "drop" (a line of a title page or a heading); None for a sentence."""
         text = line.lower()
         if _THE_END.fullmatch(text):
             return "end"
@@ -280,7 +229,7 @@ def _value(number: str) -> int:
     if number.isdigit():
         return int(number)
     tens = 0
-    for place, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2):
+    for place, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2):
         if number.startswith(word):
             tens = 10 * place
             number = number[len(word) :].strip(" -")

@@ -73,7 +73,7 @@ def test_long_and_foreign_names_of_a_tar(tmp_path: Path, form: int) -> None:
 
 def test_a_member_that_nobody_reads_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar_of((entry("a"), b"A" * 5000), (entry("b"), b"B")))
-    found = [member for member in members(tmp_path / "a.tar")]
+    found = list(members(tmp_path / "a.tar"))
     assert [member.name for member in found] == ["a", "b"]
 
 
