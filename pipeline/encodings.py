@@ -147,7 +147,7 @@ def repair(text: str) -> str:
     ftfy looks for character sequences that hardly occur in sound text of any language; only lines that hold one are
     touched, and only if none is left afterwards.
     """
-    if text.isascii() or not is_bad(text):
+    if text.isascii():
         return text
     return "\n".join(map(_repaired, text.split("\n")))
 

@@ -181,6 +181,8 @@ _BLOCKS = frozenset(
 )
 _STANZA = re.compile(r"(?:^|[ _:-])(?:stanza|linegroup|line-group|lg)s?(?:$|[ _-])")
 _POEM = re.compile(r"(?:^|[ _:-])(?:poem|poetry|verse|lines?-?block)(?:$|[ _-])")
+_CODE_CLASS = re.compile(r"code|highlight|literal|listing|screen|source|console|example", re.I)
+_CODE = re.compile(r"[{}<>=$#|\\_@~^/]|::|\w\(|\d\.\d")
 _NOTE_MARK = re.compile(r"[\[({]?(?:\d{1,4}|[*†‡§¶‖]{1,4}|[a-zA-Z])[\])}]?")
 _NOTE_TARGET = re.compile(r"fn|foot|note|nref|back|^ref|ftn", re.I)
 _DROP_CAP = re.compile(r"drop|initial|versal|(?:^|[ _-])cap(?:$|[ _-]|ital)")
@@ -194,7 +196,7 @@ def _types(element: Any) -> list[str]:
 
 def _left_out(element: Any, tag: str) -> str | None:
     """Why the element and all that is in it is no prose; "" for what nobody would count; None where it is."""
-    if tag in _TAG_REASONS:
+    if tag in _TAG_REASONS and not (tag == "pre" and _is_verse(element)):
         return _TAG_REASONS[tag]
     for word in _types(element):
         if word in _TYPE_REASONS:
@@ -208,6 +210,19 @@ def _left_out(element: Any, tag: str) -> str | None:
     if element.get("hidden") is not None or "display:none" in (element.get("style") or "").replace(" ", "").lower():
         return ""
     return "notes" if tag in ("a", "sup") and _is_note_mark(element, tag) else None
+
+
+def _is_verse(pre: Any) -> bool:
+    """Whether preformatted text is a poem, as older books of Project Gutenberg have it: lines of words, none of code."""
+    words = f"{pre.get('class') or ''} {pre.getparent().get('class') or ''}" if pre.getparent() is not None else ""
+    lines = [line.strip() for line in "".join(pre.itertext()).split("\n") if line.strip()]
+    return (
+        len(lines) > 1
+        and not _CODE_CLASS.search(words)
+        and not any(_CODE.search(line) for line in lines)
+        and sum(line.lstrip("\"'“‘«(—")[:1].isupper() for line in lines) >= 0.7 * len(lines)
+        and sum(len(line.split()) for line in lines) >= 3 * len(lines)
+    )
 
 
 def _length(element: Any) -> int:
@@ -267,6 +282,7 @@ def _is_imprint(text: str) -> bool:
 
 
 _SPACE = re.compile(r"\s+")
+_SPACE_IN_LINE = re.compile(r"[^\S\n]+")
 _INVISIBLE = dict.fromkeys([0x00AD, 0x200B, 0x2060, 0xFEFF])
 """Soft hyphen, zero-width space, word joiner, byte order mark; joiners stay: Persian and Hindi are spelt with them."""
 
@@ -280,6 +296,8 @@ class _Walk:
         self._links = 0
         self._linked = 0  # characters of the buffer that stand in links within the book
         self._verse = 0
+        self._preformatted = 0
+        self._initial = False  # the buffer holds an initial whose paragraph is still to come
         self._note = False  # the paragraph begins with the mark of a note
 
     def read(self, root: Any) -> None:
@@ -327,9 +345,13 @@ class _Walk:
             self._buffer.append("“")
         elif tag == "a":
             self._links += _within(element)
+        elif tag == "pre":
+            self._end_block()
+            self._preformatted += 1
         elif tag in _BLOCKS:
-            if not _DROP_CAP.search((element.get("class") or "").lower()):
+            if not self._initial and not _is_initial(element):
                 self._end_block()
+            self._initial = False
             if self._verse or _is_stanza(element):
                 if not self._verse:
                     self._flush()
@@ -340,17 +362,21 @@ class _Walk:
             self._buffer.append("”")
         elif tag == "a":
             self._links -= _within(element)
+        elif tag == "pre":
+            self._preformatted -= 1
+            self._end_block()
         elif tag in _BLOCKS:
             if self._verse:
                 self._verse -= 1
                 if not self._verse:
                     self._flush()
-            if not _DROP_CAP.search((element.get("class") or "").lower()):
+            self._initial = _is_initial(element)
+            if not self._initial:
                 self._end_block()
 
     def _add(self, text: str | None) -> None:
         if text:
-            self._buffer.append(_SPACE.sub(" ", text))
+            self._buffer.append((_SPACE_IN_LINE if self._preformatted else _SPACE).sub(" ", text))
             self._linked += len(text.strip()) if self._links else 0
 
     def _end_block(self) -> None:
@@ -377,6 +403,13 @@ class _Walk:
                 self.page.left_out["ornaments"] += 1
             else:
                 self.page.paragraphs.append(plain)
+
+
+def _is_initial(element: Any) -> bool:
+    """A block of its own for the first letter of the paragraph behind it."""
+    return (
+        bool(_DROP_CAP.search((element.get("class") or "").lower())) and len("".join(element.itertext()).strip()) <= 2
+    )
 
 
 def _within(link: Any) -> bool:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
+from pipeline.books import BOOKS_SCHEMA
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
@@ -101,7 +102,14 @@ def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
 def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 60)
-    return BooksTextConfig(source="books"), {}
+    flags = {"mojibake_repaired": False, "pretokenised": False, "lowercased": False}
+    book = {"format": "txt", "bytes": 9, "characters": 9, "licence": "CC0-1.0", **flags}
+    files = [{"path": f"{n:02}.txt", "documents": 1, **book} for n in range(60)]
+    files += [{"path": "cover.jpg", "documents": 0, "dropped": "unknown_file_type", **book, "format": "jpg"}]
+    pq.write_table(pa.Table.from_pylist(files, BOOKS_SCHEMA), folder / "books.parquet")
+    said = {"manifest_unknown": 0, "manifest_unknown_files": [], "without_manifest_row": 0}
+    config = {"source": "books", "licence_required": True, "manifest": {"path": "shelf.csv"}}
+    return BooksTextConfig.model_validate(config), said
 
 
 def good_own(folder: Path, count: int = 60, **config: Any) -> tuple[Frozen, dict[str, Any]]:
@@ -378,7 +386,21 @@ POISON: dict[str, dict[str, Poison]] = {
         "markup_rare": row(1, text="[[ " + "long prose " * 10_000),  # 9 in a megabyte
         "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
-    "books_text": TEXT_POISON,
+    "books_text": TEXT_POISON
+    | {
+        "licences_complete": row(1, licence=None),
+        "archives_whole": row(1, "books.parquet", format="archive", dropped="truncated"),
+        "gutenberg_licence_gone": row(1, text="An end.\n\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nMore."),
+        "files_readable": all_of(*(row(n, "books.parquet", dropped="encrypted") for n in (1, 2))),
+        "pages_read": row(1, "books.parquet", unread="ch3.xhtml: missing"),
+        "headings_gone": row(1, text="Before.\n\nCHAPTER IV\n\nAfter."),
+        "has_paragraphs": all_of(*(row(n, text=f"One {n}.") for n in range(31))),
+        "not_pretokenised": row(1, "books.parquet", pretokenised=True),
+        "not_lowercased": row(1, "books.parquet", lowercased=True),
+        "texts_differ": all_of(*(row(n, text="Same.\n\nText.") for n in range(8))),
+        "manifest_rows_used": statistic(manifest_unknown=1, manifest_unknown_files=["emma.txt"]),
+        "manifest_covers": statistic(without_manifest_row=1),
+    },
     "own_text": TEXT_POISON
     | {
         "licences_complete": row(1, licence=None),
