@@ -1,7 +1,7 @@
 """Where sentences end, by the `sentencex` library."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 PIECE_CHARACTERS = 1 << 15
 """No longer string goes to the library at once: the time it takes can grow with the square of the length."""
@@ -10,7 +10,9 @@ _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _OTHER_WHITESPACE = re.compile(r"[^\S \n]")
 
 
-def sentence_ends(text: str, language: str) -> list[int]:
+def sentence_ends(
+    text: str, language: str, abbreviations: Collection[str] = (), lines: bool = False
+) -> list[int]:
     """Character offset after each sentence of `text`; the last is its length, an empty text has none.
 
     `language` is a code such as "en"; one that the library does not know is split by its general rules. A sentence
