@@ -10,7 +10,6 @@ follows the text.
 
 import hashlib
 import json
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -126,7 +125,6 @@ class Numbers:
 
 # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OTHER_SPACE = re.compile(r"[^\S ]+")
 _ASCII_SPACE = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)
 
 
@@ -141,13 +139,12 @@ def text_digest(text: str) -> bytes:
     The first 16 bytes of SHA-256 of the text in NFC, casefolded, its words joined by single spaces.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
-    if folded.isascii():
-        data = folded.encode("ascii").translate(_ASCII_SPACE)
-    else:
-        data = _OTHER_SPACE.sub(" ", folded).encode()
+    if not folded.isascii():
+        return hashlib.sha256(" ".join(folded.split()).encode()).digest()[:16]
+    data = folded.encode("ascii").translate(_ASCII_SPACE).strip(b" ")  # the same, several times as fast
     while b"  " in data:
         data = data.replace(b"  ", b" ")
-    return hashlib.sha256(data.strip(b" ")).digest()[:16]
+    return hashlib.sha256(data).digest()[:16]
 
 
 def identity_digest(doc_id: str) -> bytes:

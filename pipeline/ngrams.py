@@ -28,6 +28,8 @@ _ALONE_RANGES = (
     *((0xF900, 0xFB00), (0x20000, 0x323B0)),
 )
 """Scripts that write no spaces between words."""
+_ASSIGNED_RANGES = ((0, 0x323B0), (0xE0100, 0xE01F0))
+"""Outside of these Unicode has no letters, marks and digits."""
 
 
 def words(texts: Sequence[str], alone: bool = False) -> tuple[npt.NDArray[np.int64], Hashes]:
@@ -152,8 +154,9 @@ def _edges(kinds: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDA
 @cache
 def _table() -> npt.NDArray[np.uint8]:
     """What each code point is."""
-    letters = [unicodedata.category(chr(point))[0] in "LMN" for point in range(sys.maxunicode + 1)]
-    table = np.array(letters, np.uint8)
+    table = np.full(sys.maxunicode + 1, _OTHER, np.uint8)
+    for start, stop in _ASSIGNED_RANGES:
+        table[start:stop] = [unicodedata.category(chr(point))[0] in "LMN" for point in range(start, stop)]
     table[ord("_")] = _LETTER
     for start, stop in _ALONE_RANGES:
         part = table[start:stop]
