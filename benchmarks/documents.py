@@ -33,7 +33,8 @@ PARAGRAPH_SENTENCES = 5
 
 def read(path: Path) -> list[str]:
     """The documents of the file, five sentences a paragraph."""
-    text = (lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")).read()
+    data = path.read_bytes()
+    text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
     found = []
     for document in text.split("\n\n"):
         lines = document.split("\n")
@@ -155,8 +156,18 @@ def main() -> None:
             folder.mkdir()
             write_parts(rows(documents, copies), TEXT_SCHEMA, folder)
             megabytes = sum(len(each["text"].encode()) for each in iter_rows(folder, ["text"])) / 1e6
-            command = [sys.executable, "-m", "benchmarks.documents", str(folder), "--measure", "--workers", str(asked.workers)]
-            said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.documents",
+                str(folder),
+                "--measure",
+                "--workers",
+                str(asked.workers),
+            ]
+            said = json.loads(
+                subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+            )
             print(
                 f"{copies:3} copies, {count_rows(folder):6,} documents, {megabytes:6.1f} MB: {said['wall']:6.1f} s, "
                 f"{megabytes / said['cpu']:5.1f} MB a second and core; peak MB: stage {said['own']:.0f}, "

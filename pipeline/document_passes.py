@@ -9,7 +9,6 @@ follows the text.
 """
 
 import hashlib
-import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -216,7 +215,10 @@ def _judge(
             found.reasons[place], found.details[place] = _filtered(plan.config, text, row["language"], detected)
     wanted = _benchmarks(plan)
     if plan.band_rows or wanted:
-        asked = [text if not reason or reason == "withdrawn" else "" for text, reason in zip(texts, found.reasons, strict=True)]
+        asked = [
+            text if not reason or reason == "withdrawn" else ""
+            for text, reason in zip(texts, found.reasons, strict=True)
+        ]
         of_text, hashes = words(asked, alone=True)
         if plan.band_rows:
             found.signatures, found.comparable = duplicates.signatures(of_text, hashes, len(rows))
@@ -259,9 +261,7 @@ def _write_numbers(
 ) -> None:
     reasons = np.array([REASONS.index(reason) for reason in found.reasons], np.uint8)
     if found.comparable is not None and found.signatures is not None:
-        numbers.write_at(
-            numbers.signatures, place * duplicates.SIGNATURE_BYTES, found.signatures.astype("<u2")
-        )
+        numbers.write_at(numbers.signatures, place * duplicates.SIGNATURE_BYTES, found.signatures.astype("<u2"))
         for number, band in enumerate(duplicates.bands(found.signatures, plan.band_rows)):
             numbers.write_at(plan.scratch / "bands", 4 * (plan.rows * number + place), band)
         reasons[~found.comparable & (reasons == 0)] = NO_WORDS
@@ -286,7 +286,9 @@ def write(task: dict[str, Any]) -> dict[str, Any]:
     folder.mkdir()
     writer.counts["documents"] = write_parts(writer.documents(), DOCUMENTS_SCHEMA, folder)
     pq.write_table(
-        pa.Table.from_pylist(writer.dropped, _DROPPED_SCHEMA), dropped_file(plan.scratch, mine.number), compression="zstd"
+        pa.Table.from_pylist(writer.dropped, _DROPPED_SCHEMA),
+        dropped_file(plan.scratch, mine.number),
+        compression="zstd",
     )
     return {
         **writer.counts,
@@ -445,7 +447,9 @@ def read_abbreviations(path: Path) -> frozenset[str]:
                 except UnicodeDecodeError:
                     raise DataError(f"{path}, line {number}: not UTF-8", "Convert the file to UTF-8.") from None
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}", "Correct `abbreviations` in the recipe.") from error
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Correct `abbreviations` in the recipe."
+        ) from error
     return frozenset(found - {""})
 
 

@@ -77,8 +77,8 @@ def build_documents(inputs: Mapping[str, Path], config: DocumentsConfig, out: Pa
     """
     document_passes.forget()
     excluded = read_exclusions(Path(config.exclude.path)) if config.exclude else NOTHING
-    for path in config.abbreviations.values():
-        document_passes.read_abbreviations(Path(path.path))
+    for named in config.abbreviations.values():
+        document_passes.read_abbreviations(Path(named.path))
     tasks, text_bytes = _tasks(inputs)
     upstream = {name: _upstream(name, inputs[name], tasks) for name in sorted(inputs)}
     with scratch_folder(out) as scratch:
@@ -203,9 +203,7 @@ def _first_pass(plan: Plan, count: int) -> tuple[Counter[int], Counter[str]]:
 
 
 def _second_pass(plan: Plan, count: int, show: Sequence[int]) -> list[dict[str, Any]]:
-    asked = [
-        {"show": [place for place in show if task.first <= place < task.first + task.rows]} for task in plan.tasks
-    ]
+    asked = [{"show": [place for place in show if task.first <= place < task.first + task.rows]} for task in plan.tasks]
     return list(_run(plan, count, "pipeline.document_passes:write", "documents written", asked))
 
 
@@ -247,7 +245,9 @@ def _write_list(plan: Plan, out: Path) -> None:
     """Write dropped.parquet: the lists of all tasks, with doc_ids in place of the places of what stays instead."""
     lists = [document_passes.dropped_file(plan.scratch, task.number) for task in plan.tasks]
     named = np.unique(
-        np.concatenate([np.zeros(0, np.int64), *(pq.read_table(path, columns=["kept"])["kept"].drop_null() for path in lists)])
+        np.concatenate(
+            [np.zeros(0, np.int64), *(pq.read_table(path, columns=["kept"])["kept"].drop_null() for path in lists)]
+        )
     )
     doc_ids = _doc_ids(plan, named)
     with pq.ParquetWriter(out / "dropped.parquet", DROPPED_SCHEMA, compression="zstd") as writer:
@@ -256,7 +256,9 @@ def _write_list(plan: Plan, out: Path) -> None:
             places = pa.array(np.searchsorted(named, table["kept"].fill_null(-1).to_numpy()))
             places = pa.compute.if_else(table["kept"].combine_chunks().is_valid(), places, None)
             kept = doc_ids.take(places)
-            writer.write_table(table.set_column(table.schema.get_field_index("kept"), DROPPED_SCHEMA.field("kept"), kept))
+            writer.write_table(
+                table.set_column(table.schema.get_field_index("kept"), DROPPED_SCHEMA.field("kept"), kept)
+            )
 
 
 def _doc_ids(plan: Plan, places: npt.NDArray[np.int64]) -> pa.Array:
@@ -310,9 +312,7 @@ def _waterfall(
         steps += [[f"documents: {reason}", -count] for reason, count in account["dropped"].items()]
         found[name] = [*steps, ["documents", account["kept"]]]
         if sum(count for _, count in steps) != account["kept"]:
-            raise DataError(
-                f"the documents of {name} do not add up: {found[name]}", f"Materialize {name}_text again."
-            )
+            raise DataError(f"the documents of {name} do not add up: {found[name]}", f"Materialize {name}_text again.")
     return found
 
 
@@ -380,7 +380,9 @@ class _Table:
 
     def describe(self, written: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
         """Lengths, sources, samples, groups of duplicates."""
-        shown = {row["place"]: {k: v for k, v in row.items() if k != "place"} for each in written for row in each["shown"]}
+        shown = {
+            row["place"]: {k: v for k, v in row.items() if k != "place"} for each in written for row in each["shown"]
+        }
         stay = self.reason == 0
         groups = self.group[self.group > 1]
         mean, variance = expected_held_out(self.group, self.plan.config.held_out)
@@ -388,7 +390,12 @@ class _Table:
             **describe_lengths(self.characters[stay]),
             "documents": {name: self._splits(self.rows_of(name)) for name in names},
             "tokens_millions_by_source": {
-                name: round(float(self.characters[self.rows_of(name)][stay[self.rows_of(name)]].sum()) / CHARACTERS_PER_TOKEN / 1e6, 6)
+                name: round(
+                    float(self.characters[self.rows_of(name)][stay[self.rows_of(name)]].sum())
+                    / CHARACTERS_PER_TOKEN
+                    / 1e6,
+                    6,
+                )
                 for name in names
             },
             "held_out_expected": round(mean, 6),

@@ -38,9 +38,7 @@ def band_rows(threshold: float) -> int:
     """Numbers per band: the most with which two documents of Jaccard similarity `threshold` share one of the
     PERMUTATIONS / rows bands with a chance of at least RECALL. 8 at 0.8, so 32 bands."""
     fitting = [
-        rows
-        for rows in range(1, PERMUTATIONS + 1)
-        if 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) >= RECALL
+        rows for rows in range(1, PERMUTATIONS + 1) if 1 - (1 - threshold**rows) ** (PERMUTATIONS // rows) >= RECALL
     ]
     return max(fitting, default=1)
 
@@ -137,7 +135,9 @@ def near_duplicates(
 
     band: number of a band → its numbers for all documents; called for one band after the other.
     """
-    ordered = candidates[np.argsort(rank[candidates])]  # from here on: places in this order, so that the smaller one ranks higher
+    ordered = candidates[
+        np.argsort(rank[candidates])
+    ]  # from here on: places in this order, so that the smaller one ranks higher
     parents = np.arange(len(ordered))
     for number in range(band_count):
         _link(ordered, parents, band(number)[ordered], signature_file, threshold)
@@ -204,7 +204,9 @@ def _stars(
     left = np.flatnonzero(np.bincount(roots, minlength=len(roots))[roots] > 1)
     left = left[np.argsort(roots[left], kind="stable")]
     work = ROUNDS * len(ordered)
-    while len(left) and work > 0:  # what is left then stays: a cluster of very many documents, each like few of the others
+    while (
+        len(left) and work > 0
+    ):  # what is left then stays: a cluster of very many documents, each like few of the others
         cluster = roots[left]
         new = np.ones(len(left), bool)
         new[1:] = cluster[1:] != cluster[:-1]

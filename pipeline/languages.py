@@ -14,7 +14,17 @@ _UNFIT = re.compile(
     + "]+"
 )
 """What the library refuses: control characters, surrogates, noncharacters."""
-_MODERN = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi", "mo": "ro", "nb": "no", "fil": "tl", "sh": "sr", "simple": "en"}
+_MODERN = {
+    "iw": "he",
+    "jw": "jv",
+    "in": "id",
+    "ji": "yi",
+    "mo": "ro",
+    "nb": "no",
+    "fil": "tl",
+    "sh": "sr",
+    "simple": "en",
+}
 """Codes that stand for the same language; CLD2 uses some that were withdrawn from ISO 639."""
 
 

@@ -10,9 +10,7 @@ _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _OTHER_WHITESPACE = re.compile(r"[^\S \n]")
 
 
-def sentence_ends(
-    text: str, language: str, abbreviations: Collection[str] = (), lines: bool = False
-) -> list[int]:
+def sentence_ends(text: str, language: str, abbreviations: Collection[str] = (), lines: bool = False) -> list[int]:
     """Character offset after each sentence of `text`; the last is its length, an empty text has none.
 
     `language` is a code such as "en"; one that the library does not know is split by its general rules. A sentence

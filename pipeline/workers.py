@@ -18,9 +18,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from pipeline import errors
 from pipeline.errors import BertError
@@ -107,7 +107,8 @@ class _Worker:
         self._log.seek(0)
         log = self._log.read().decode("utf-8", "replace")[-LOG_CHARACTERS:].strip()
         return BertError(
-            f"A worker process died ({f'signal {-code}' if code < 0 else f'exit code {code}'})" + (f": {log}" if log else ""),
+            f"A worker process died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+            + (f": {log}" if log else ""),
             "It may have run out of memory: run again, if need be with fewer workers (beam.workers in settings.yaml).",
         )
 
@@ -116,10 +117,8 @@ class _Worker:
         self._child.wait()
         for stream in (self._child.stdin, self._child.stdout, self._log):
             if stream:
-                try:
+                with suppress(OSError):
                     stream.close()
-                except OSError:
-                    pass
 
 
 def _named(function: str) -> Callable[[Any], Any]:
@@ -136,17 +135,17 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints goes to the log
     tasks: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer.raw, tasks), daemon=True).start()  # type: ignore[attr-defined]
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     function = _named(sys.argv[1])
     while True:
         answers.write(json.dumps(_answer(function, json.loads(tasks.get()))).encode() + b"\n")
         answers.flush()
 
 
-def _listen(source: IO[bytes], tasks: "SimpleQueue[bytes]") -> None:
+def _listen(tasks: "SimpleQueue[bytes]") -> None:
     """Pass lines on; the end of the input is the end of the parent, and of this process."""
     rest = b""
-    while data := source.read(1 << 16):
+    while data := os.read(0, 1 << 16):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             tasks.put(line)

@@ -38,7 +38,9 @@ def test_characters_without_spaces_are_words_of_their_own_where_that_is_asked_fo
 @pytest.mark.parametrize("length", [1, 2, 3, 13])
 def test_runs_are_equal_where_their_words_are(length: int) -> None:
     words = [ngrams.spelled(text) for text in TEXTS]
-    expected = [tuple(text[i : i + length]) if i + length <= len(text) else () for text in words for i in range(len(text))]
+    expected = [
+        tuple(text[i : i + length]) if i + length <= len(text) else () for text in words for i in range(len(text))
+    ]
     found = ngrams.runs(*ngrams.words(TEXTS), length).tolist()
     assert [bool(run) for run in found] == [bool(words) for words in expected]
     for (one, a), (two, b) in itertools.combinations(zip(expected, found, strict=True), 2):
