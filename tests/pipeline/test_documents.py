@@ -248,9 +248,9 @@ def test_each_filter_counts_what_it_drops(tmp_path: Path) -> None:
             {"text": prose(1)},
             {"text": "Home\nAbout us\nContact\n" * 5},
             {"text": "It is said so often that it is said again.\n" * 5},
-            {"text": german * 3},
-            {"text": german * 3, "language": "de"},
-            {"text": "\U00010330\U00010331 " * 40, "language": "got"},
+            {"text": german},
+            {"text": german + "Nicht alle.", "language": "de"},
+            {"text": " ".join(chr(0x10330 + n) * (1 + n % 9) for n in range(27)), "language": "got"},
         )
     }
     rows, _ = build(inputs, tmp_path / "all")
@@ -346,22 +346,23 @@ def mixed(folder: Path) -> dict[str, Path]:
 def test_the_output_is_the_same_bytes_for_any_number_of_workers_and_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.schemas.GROUP_ROWS", 7)
-    inputs = mixed(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.schemas.GROUP_ROWS", 7)
+        inputs = mixed(tmp_path)
     monkeypatch.setattr(documents, "TASK_BYTES", 1 << 14)
     monkeypatch.setattr(documents, "WORK_PER_WORKER", 1)
     found = []
-    for workers, order in ((1, 1), (3, 1), (2, -1)):
+    for workers, order in ((1, 1), (3, -1)):
         settings = tmp_path / f"settings{workers}.yaml"
         settings.write_text(f"beam: {{workers: {workers}}}\n")
         monkeypatch.setenv("BERT_SETTINGS", str(settings))
         out = tmp_path / f"out{workers}{order}"
         _, statistics = build(dict([*inputs.items()][::order]), out, near_duplicates=0.8, held_out=0.1)
         found.append((digests(out), json.dumps(statistics)))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert len(list(out.glob("part-*.parquet"))) > 5
     counts = Counter(reason for reason, _, _ in dropped(out).values())
-    assert set(counts) == {"too_short", "duplicate_text", "near_duplicate"}
+    assert set(counts) == {"too_short", "duplicate_doc_id", "duplicate_text", "near_duplicate"}
 
 
 def test_who_stays_does_not_depend_on_the_order_of_the_rows(tmp_path: Path) -> None:
@@ -432,7 +433,7 @@ with patch.multiple(documents, TASK_BYTES=1, WORK_PER_WORKER=1):
 
 
 def test_a_worker_that_dies_is_an_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.schemas.GROUP_ROWS", 50)
+    monkeypatch.setattr("pipeline.schemas.GROUP_ROWS", 50)  # so that there are 80 tasks
     folder = table(tmp_path, "s", *({"text": prose(n)} for n in range(4000)))
     out = tmp_path / "out"
     out.mkdir()

@@ -31,8 +31,8 @@ from pipeline.config import (
     VocabularyConfig,
     WikipediaTextConfig,
 )
-from pipeline.profiles.tables import sigmas
 from pipeline.document_passes import DROPPED_SCHEMA
+from pipeline.profiles.tables import sigmas
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 from pipeline.shard_schema import shard_schema
 from pipeline.suites import DOES_NOT_APPLY, SUITES, Check, profile, suite_digest, validate
@@ -586,7 +586,13 @@ def test_what_does_not_apply_to_documents_passes(tmp_path: Path) -> None:
     results = {r.name: r for r in validate("documents", tmp_path, DocumentsConfig(held_out=0.25), statistics)}
     assert [name for name, result in results.items() if not result.passed] == ["licence_recorded"]
     skipped = {name for name, result in results.items() if result.observed == DOES_NOT_APPLY}
-    assert skipped == {"licence_demanded", "language_share", "language_right", "withdrawals_matched", "not_much_smaller"}
+    assert skipped == {
+        "licence_demanded",
+        "language_share",
+        "language_right",
+        "withdrawals_matched",
+        "not_much_smaller",
+    }
 
 
 def test_withdrawals_that_match_nothing_are_named(tmp_path: Path) -> None:
