@@ -89,6 +89,18 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
                 break
         if len(sample) >= 5:
             break
+    return {
+        "dagster/row_count": statistics["row_count"],
+        **numbers(statistics),
+        **tables(statistics),
+        **schema(folder),
+        **({"sample": rows(sample)} if sample else {}),
+        **lengths(statistics),
+    }
+
+
+def lengths(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The histogram of the lengths of a table's documents as a plot; nothing for an empty table."""
     histogram = statistics.get("length_histogram") or []
 
     def draw(axes: Any) -> None:
@@ -99,11 +111,4 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
         axes.set_xlabel("characters per document")
         axes.set_ylabel("documents")
 
-    return {
-        "dagster/row_count": statistics["row_count"],
-        **numbers(statistics),
-        **tables(statistics),
-        **schema(folder),
-        **({"sample": rows(sample)} if sample else {}),
-        **({"lengths": plot(draw, "Length of documents")} if histogram else {}),
-    }
+    return {"lengths": plot(draw, "Length of documents")} if histogram else {}

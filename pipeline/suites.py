@@ -20,7 +20,7 @@ NOT_RUN = "not_run.json"
 PRESENT = "data_present"
 OLDER = "older"
 """In the statistics that a suite gets: what to compare with, {"date", and the statistics of the artifact made of the dump
-before this one}; absent where there is none."""
+before this one, or, where there are no dumps, of the one that the recipe had before}; absent where there is none."""
 DOES_NOT_APPLY = "does not apply"
 """Stands for a metric that the configuration leaves nothing to measure for; its check passes."""
 
@@ -208,7 +208,7 @@ _OWN = (
 )
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
-    "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
+    "It is at most a tenth smaller than what this recipe had before (of an older dump, where there are dumps).",
     "shrinkage",
     None,
     0.1,
@@ -254,8 +254,8 @@ SUITES: Mapping[str, Suite] = {
             _NOT_MUCH_SMALLER,
         )
     ),
-    "books_text": Suite((*_TEXT, *_BOOKS)),
-    "own_text": Suite((*_TEXT, *_OWN)),
+    "books_text": Suite((*_TEXT, *_BOOKS, _NOT_MUCH_SMALLER)),
+    "own_text": Suite((*_TEXT, *_OWN, _NOT_MUCH_SMALLER)),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
@@ -291,6 +291,36 @@ SUITES: Mapping[str, Suite] = {
                 "held_out_share",
             ),
             _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
+            _none(
+                "licence_demanded",
+                "Where the recipe demands it, no document is without a licence.",
+                "no_licence_demanded",
+            ),
+            _none(
+                "drops_listed", "dropped.parquet lists as many documents of each reason as were counted.", "unlisted"
+            ),
+            _floor(
+                "language_share",
+                "Nine in ten documents are in the language that is declared, by the language detector.",
+                "language_share",
+                0.9,
+                "warning",
+            ),
+            _floor(
+                "language_right",
+                "Half of the documents are in the language that is declared: else the declaration is wrong.",
+                "language_share",
+                0.5,
+            ),
+            _at_most("duplicate_share", "At most half of what was read is a copy of the rest.", "duplicate_share", 0.5),
+            _none(
+                "withdrawals_matched",
+                "Every line of the list of withdrawn documents names one that was there.",
+                "unmatched_withdrawals",
+                "warning",
+                "unmatched_lines",
+            ),
+            _NOT_MUCH_SMALLER,
         )
     ),
     "wordpiece_vocab": Suite(

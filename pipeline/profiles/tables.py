@@ -279,15 +279,59 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         no_licence=NO_LICENCE.sum(),
     )
     rows = metrics["train"] + metrics["held_out"]
-    return metrics | _lost(folder) | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
+    return (
+        metrics
+        | _lost(folder)
+        | _listed(folder)
+        | _told(statistics)
+        | {
+            "held_out_sigmas": _held_out_sigmas(metrics["held_out"], rows, config.held_out, statistics),
+            "no_licence_demanded": metrics["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        }
+    )
+
+
+DUPLICATES = ("duplicate_doc_id", "duplicate_text", "near_duplicate")
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    """How far dropped.parquet is from dropped.json, and the share that was dropped as a copy of another document."""
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    listed = dict(pl.scan_parquet(folder / "dropped.parquet").group_by("reason").len().collect().iter_rows())
+    reasons = set(listed) | set(counted["dropped"])
+    copies = sum(counted["dropped"].get(reason, 0) for reason in DUPLICATES)
+    return {
+        "unlisted": sum(abs(listed.get(reason, 0) - counted["dropped"].get(reason, 0)) for reason in reasons),
+        "duplicate_share": copies / max(1, counted["read"]),
+    }
+
+
+def _told(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the stage itself could count; records of its first version do not have it."""
+    languages = statistics.get("languages", {"judged": 0})
+    withdrawals = statistics.get("withdrawals", {"lines": 0})
+    return {
+        "language_share": languages["agreed"] / languages["judged"] if languages["judged"] else DOES_NOT_APPLY,
+        "unmatched_withdrawals": withdrawals["unmatched"] if withdrawals["lines"] else DOES_NOT_APPLY,
+        "unmatched_lines": "; ".join(withdrawals.get("unmatched_lines", [])[:3]),
+    }
+
+
+def _held_out_sigmas(held_out: int, rows: int, share: float, statistics: Mapping[str, Any]) -> float | None:
+    """Standard deviations from what is expected; of duplicates the smallest hash stays, so that more are held out."""
+    if "held_out_expected" not in statistics or not rows:
+        return sigmas(held_out, rows, share)
+    return _standard(held_out - statistics["held_out_expected"], math.sqrt(statistics["held_out_variance"]))
 
 
 def sigmas(hits: int, draws: int, probability: float) -> float | None:
     """Standard deviations between `hits` and the mean of a binomial; None without draws, 0 where chance has no say."""
     if not draws:
         return None
-    deviation = math.sqrt(draws * probability * (1 - probability))
-    off = hits - draws * probability
+    return _standard(hits - draws * probability, math.sqrt(draws * probability * (1 - probability)))
+
+
+def _standard(off: float, deviation: float) -> float:
     return off / deviation if deviation else (0.0 if abs(off) < 0.5 else math.copysign(float("inf"), off))
 
 

@@ -33,6 +33,7 @@ from pipeline.config import (
     VocabularyConfig,
     WikipediaTextConfig,
 )
+from pipeline.document_passes import DROPPED_SCHEMA
 from pipeline.profiles.tables import sigmas
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 from pipeline.shard_schema import shard_schema
@@ -99,6 +100,9 @@ def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return WikipediaTextConfig(source="enwiki"), {"characters_millions": 1.8, "older": older}
 
 
+BEFORE = {"characters_millions": 1.8, "older": {"date": "0123 of 2026-01-01", "characters_millions": 2.0}}
+
+
 def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 60)
@@ -107,7 +111,7 @@ def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     files = [{"path": f"{n:02}.txt", "documents": 1, **book} for n in range(60)]
     files += [{"path": "cover.jpg", "documents": 0, "dropped": "unknown_file_type", **book, "format": "jpg"}]
     pq.write_table(pa.Table.from_pylist(files, BOOKS_SCHEMA), folder / "books.parquet")
-    said = {"manifest_unknown": 0, "manifest_unknown_files": [], "without_manifest_row": 0}
+    said = {"manifest_unknown": 0, "manifest_unknown_files": [], "without_manifest_row": 0, **BEFORE}
     config = {"source": "books", "licence_required": True, "manifest": {"path": "shelf.csv"}}
     return BooksTextConfig.model_validate(config), said
 
@@ -119,13 +123,16 @@ def good_own(folder: Path, count: int = 60, **config: Any) -> tuple[Frozen, dict
     ]
     pq.write_table(pa.Table.from_pylist(rows, TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, count)
-    return OwnTextConfig(source="mine", kind="jsonl", licence_required=True, **config), {}
+    return OwnTextConfig(source="mine", kind="jsonl", licence_required=True, **config), dict(BEFORE)
 
 
 def drops(**reasons: int) -> Poison:
     """60 documents are kept, these are dropped."""
     counts = {"read": 60 + sum(reasons.values()), "kept": 60, "dropped": reasons}
     return written("dropped.json", json.dumps(counts))
+
+
+DROPPED = ("empty", "empty", "redirect")
 
 
 def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
@@ -135,7 +142,16 @@ def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
         row |= {"split": "held_out" if i % 4 == 0 else "train", "sentence_ends": ends, "repeat": 1.0}
     pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 100)
-    return DocumentsConfig(held_out=0.25), {}
+    dropped = [{"doc_id": f"x:{i}", "source": "books", "reason": reason} for i, reason in enumerate(DROPPED)]
+    pq.write_table(pa.Table.from_pylist(dropped, DROPPED_SCHEMA), folder / "dropped.parquet")
+    return DocumentsConfig(held_out=0.25, licence_required=True), {
+        "characters_millions": 1.8,
+        "older": {"date": "0123 of 2026-01-01", "characters_millions": 2.0},
+        "languages": {"judged": 100, "agreed": 95},
+        "withdrawals": {"lines": 3, "documents": 4, "unmatched": 0, "unmatched_lines": []},
+        "held_out_expected": 25.0,
+        "held_out_variance": 18.75,
+    }
 
 
 def good_vocabulary(folder: Path, layout: str = "compact") -> tuple[Frozen, dict[str, Any]]:
@@ -400,6 +416,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "texts_differ": all_of(*(row(n, text="Same.\n\nText.") for n in range(8))),
         "manifest_rows_used": statistic(manifest_unknown=1, manifest_unknown_files=["emma.txt"]),
         "manifest_covers": statistic(without_manifest_row=1),
+        "not_much_smaller": statistic(characters_millions=1.79),
     },
     "own_text": TEXT_POISON
     | {
@@ -410,6 +427,7 @@ POISON: dict[str, dict[str, Poison]] = {
             *(row(i, text=f"Thing {i} is.\n\nIt was there in 3.5 days.\n\nA heading") for i in range(31))
         ),
         "texts_differ": all_of(drops(duplicate_doc_id=4), *(row(i, text="One. And two.") for i in range(4))),
+        "not_much_smaller": statistic(characters_millions=1.79),
     },
     "documents": {
         "has_train": every("part-00000.parquet", split="held_out"),
@@ -427,6 +445,18 @@ POISON: dict[str, dict[str, Poison]] = {
             "part-00000.parquet", split=lambda r: "held_out" if r["doc_id"] < "books:9" else "train"
         ),
         "licence_recorded": row(1, licence="  "),
+        "licence_demanded": row(1, licence=None),
+        "drops_listed": lambda folder, statistics: edit(folder / "dropped.parquet", lambda rows: rows.pop()),
+        "language_share": statistic(languages={"judged": 100, "agreed": 89}),
+        "language_right": statistic(languages={"judged": 100, "agreed": 49}),
+        "duplicate_share": all_of(
+            replaced("dropped.json", '"redirect": 1', '"near_duplicate": 103'),
+            replaced("dropped.json", '"read": 103', '"read": 205'),
+        ),
+        "withdrawals_matched": statistic(
+            withdrawals={"lines": 3, "documents": 1, "unmatched": 1, "unmatched_lines": ["line 4: url https://x.test"]}
+        ),
+        "not_much_smaller": statistic(characters_millions=1.79),
     },
     "wordpiece_vocab": {
         "size_as_declared": replaced("vocab.txt", "w94\n", ""),
@@ -623,6 +653,41 @@ def test_without_an_older_dump_there_is_nothing_to_compare(tmp_path: Path) -> No
     config, statistics = good_files(tmp_path)
     del statistics["older"]
     assert profile("files", tmp_path, config, statistics)["shrinkage"] == DOES_NOT_APPLY
+
+
+def test_what_does_not_apply_to_documents_passes(tmp_path: Path) -> None:
+    _, statistics = good_documents(tmp_path)
+    statistics = {name: value for name, value in statistics.items() if name.startswith("char")}
+    statistics |= {"languages": {"judged": 0, "agreed": 0}, "withdrawals": {"lines": 0}}
+    row(1, licence=None)(tmp_path, statistics)
+    results = {r.name: r for r in validate("documents", tmp_path, DocumentsConfig(held_out=0.25), statistics)}
+    assert [name for name, result in results.items() if not result.passed] == ["licence_recorded"]
+    skipped = {name for name, result in results.items() if result.observed == DOES_NOT_APPLY}
+    assert skipped == {
+        "licence_demanded",
+        "language_share",
+        "language_right",
+        "withdrawals_matched",
+        "not_much_smaller",
+    }
+
+
+def test_withdrawals_that_match_nothing_are_named(tmp_path: Path) -> None:
+    config, statistics = good_documents(tmp_path)
+    POISON["documents"]["withdrawals_matched"](tmp_path, statistics)
+    told = failed("documents", tmp_path, config, statistics)
+    assert told == {"withdrawals_matched": "1 (unmatched_lines line 4: url https://x.test)"}
+
+
+def test_more_held_out_documents_are_no_fault_where_duplicates_explain_them(tmp_path: Path) -> None:
+    """100 groups of 4: each is held out with 1 − 0.75⁴ = 0.684; 68 of 100 are expected, 25 would be 9 deviations off."""
+    config, statistics = good_documents(tmp_path)
+    statistics |= {"held_out_expected": 68.36, "held_out_variance": 21.63}
+    assert set(failed("documents", tmp_path, config, statistics)) == {"held_out_share"}
+    every("part-00000.parquet", split=lambda r: "held_out" if int(r["doc_id"][6:]) < 77 else "train")(
+        tmp_path, statistics
+    )
+    assert failed("documents", tmp_path, config, statistics) == {}
 
 
 def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:
