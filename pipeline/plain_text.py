@@ -10,7 +10,8 @@ LEAST_WIDTH = 40
 
 _RARE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028]")
-_BLANK_LINES = re.compile(r"\n{3,}")
+_AT_BREAKS = ("-\n", "—\n", "\n-", "\n—")
+"""Where one of these stands, a word or a dash was broken."""
 _SENTENCE_END = re.compile(r"[.!?…:][\"'”’»“)\]]*$")
 
 
@@ -23,8 +24,8 @@ def tidy(text: str) -> tuple[str, int]:
         text, removed = _RARE.subn("", text)
     if "\n" in text:
         text = "\n".join(map(str.strip, text.split("\n")))
-        if "\n\n\n" in text:
-            text = _BLANK_LINES.sub("\n\n", text)
+        while "\n\n\n" in text:  # a third of each run goes each time
+            text = text.replace("\n\n\n", "\n\n")
     return text.strip(), removed
 
 
@@ -51,7 +52,7 @@ def unwrapped(text: str) -> str:
     ends = sum(bool(_SENTENCE_END.search(a)) for a, _ in full)
     if width < LEAST_WIDTH or 2 * len(full) <= len(breaks) or 2 * ends > len(full):
         return separated(text)
-    joiner = Joiner(text)
+    joiner = Joiner(text) if any(sign in text for sign in _AT_BREAKS) else None
     other = "\n" if "\n\n" in text else "\n\n"  # without blank lines, a short line ends a paragraph
     parts: list[str] = []
     group: list[str] = []
@@ -60,7 +61,7 @@ def unwrapped(text: str) -> str:
             continue
         group.append(line)
         if not (after and _is_full(line, after, width)):
-            parts += [joiner.join(group), other if after else "\n\n"]
+            parts += [joiner.join(group) if joiner else " ".join(group), other if after else "\n\n"]
             group = []
     return "".join(parts).strip()
 
