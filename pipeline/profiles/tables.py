@@ -14,6 +14,7 @@ from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
     FilesConfig,
+    OwnTextConfig,
     PathFrom,
     UrlFrom,
     VocabularyConfig,
@@ -22,7 +23,7 @@ from pipeline.config import (
 )
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
-from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
 from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
@@ -138,7 +139,7 @@ NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() =
 
 
 def source_text(
-    folder: Path, config: BooksTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
+    folder: Path, config: BooksTextConfig | OwnTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`S_text` of any kind."""
     rows = pl.len().clip(lower_bound=1)
@@ -152,6 +153,93 @@ def source_text(
         broken_share=pl.col("text").str.contains("\ufffd", literal=True).sum() / rows,
         no_licence=NO_LICENCE.sum(),
     )
+
+
+GUTENBERG = (
+    r"(?i)Project Gutenberg(?:-tm|™)? (?:License|Literary Archive)|\*\*\* ?(?:START|END) OF (?:THE|THIS) PROJECT GUTENBERG|"
+    r"END.{0,3}THE SMALL PRINT|gutenberg\.org/license"
+)
+"""What only Project Gutenberg's own words around a book say."""
+HEADINGS = r"(?mi)^(?:chapter|book|part|volume) (?:[ivxlc]+|\d{1,3})(?:[.:—-].{0,60})?$"
+"""Lines that are a heading for sure; what else may be one is decided in pipeline/book_headings.py."""
+NOT_BOOKS = ("unknown_file_type", "hidden")
+"""Why files are dropped that nobody took for books: pictures, what a system lays beside them."""
+
+
+def books_text(folder: Path, config: BooksTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kind books, and books.parquet beside it."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    by_lines = pl.col("doc_id").is_in(sorted(read_sentence_lines(folder)))
+    texts = _measured(
+        _scan(folder),
+        gutenberg_left=pl.col("text").str.contains(GUTENBERG).sum(),
+        headings_per_mb=1e6 * pl.col("text").str.count_matches(HEADINGS).sum() / pl.col("text").str.len_bytes().sum(),
+        one_paragraph_share=(~pl.col("text").str.contains("\n\n", literal=True) & ~by_lines).sum() / rows,
+        duplicate_share=_repeated("text") / rows,
+    )
+    books = pl.read_parquet(folder / "books.parquet")
+    dropped = books.filter(pl.col("dropped").is_not_null())
+    archives = dropped.filter(pl.col("format") == "archive")
+    unreadable = dropped.filter(~pl.col("dropped").is_in(NOT_BOOKS))
+    unread = books.filter(pl.col("unread").is_not_null())
+    unlicensed = books.filter(pl.col("licence").is_null() & (pl.col("documents") > 0))
+    documents = max(int(books["documents"].sum()), 1)
+    return {
+        **common,
+        **texts,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "missing_names": _first(unlicensed),
+        "broken_archives": len(archives),
+        "broken_names": _first(archives),
+        "unreadable_share": len(unreadable) / max(len(books), 1),
+        "unreadable_names": _first(unreadable),
+        "unread_pages": len(unread),
+        "unread_names": _first(unread),
+        "pretokenised_share": int(books.filter("pretokenised")["documents"].sum()) / documents,
+        "lowercased_share": int(books.filter("lowercased")["documents"].sum()) / documents,
+        "manifest_unknown": statistics.get("manifest_unknown", 0) if config.manifest else DOES_NOT_APPLY,
+        "manifest_unknown_names": ", ".join(statistics.get("manifest_unknown_files", [])[:3]),
+        "without_manifest_row": statistics.get("without_manifest_row", 0) if config.manifest else DOES_NOT_APPLY,
+    }
+
+
+def _first(books: pl.DataFrame, most: int = 3) -> str:
+    """The first few paths, and why, for a person."""
+    named = [
+        f"{path} ({reason})" if reason else path for path, reason in books.head(most).select("path", "dropped").rows()
+    ]
+    return ", ".join(named) + (f" and {len(books) - most} more" if len(books) > most else "")
+
+
+SINGLE_SENTENCE = r"(?m)^(?:[^.!?…。！？\n]|[.!?…][^\s\"'”’»)\]])+(?:[.!?…]+[\"'”’»)\]]*|[。！？]+[」』）”’]*)[^\S\n]*$"
+"""A line that is one sentence: it ends as one, and no other ends inside."""
+
+
+def own_text(folder: Path, config: OwnTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kinds text, jsonl, parquet and csv."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    text = pl.col("text")
+    lines = text.str.count_matches(r"\n+") + 1
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    read, again = max(counted["read"], 1), counted["dropped"].get("duplicate_doc_id", 0)
+    measured = _measured(
+        _scan(folder),
+        repeated=pl.len() - text.hash().n_unique(),
+        single_sentence_share=(2 * text.str.count_matches(SINGLE_SENTENCE) > lines).sum() / rows,
+    )
+    return {
+        **common,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "dropped_share": sum(counted["dropped"].values()) / read,
+        "single_sentence_share": DOES_NOT_APPLY if config.sentence_per_line else measured["single_sentence_share"],
+        "duplicate_share": (measured["repeated"] + again) / read,
+    }
 
 
 MARKUP = (
@@ -233,15 +321,59 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         no_licence=NO_LICENCE.sum(),
     )
     rows = metrics["train"] + metrics["held_out"]
-    return metrics | _lost(folder) | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
+    return (
+        metrics
+        | _lost(folder)
+        | _listed(folder)
+        | _told(statistics)
+        | {
+            "held_out_sigmas": _held_out_sigmas(metrics["held_out"], rows, config.held_out, statistics),
+            "no_licence_demanded": metrics["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        }
+    )
+
+
+DUPLICATES = ("duplicate_doc_id", "duplicate_text", "near_duplicate")
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    """How far dropped.parquet is from dropped.json, and the share that was dropped as a copy of another document."""
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    listed = dict(pl.scan_parquet(folder / "dropped.parquet").group_by("reason").len().collect().iter_rows())
+    reasons = set(listed) | set(counted["dropped"])
+    copies = sum(counted["dropped"].get(reason, 0) for reason in DUPLICATES)
+    return {
+        "unlisted": sum(abs(listed.get(reason, 0) - counted["dropped"].get(reason, 0)) for reason in reasons),
+        "duplicate_share": copies / max(1, counted["read"]),
+    }
+
+
+def _told(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the stage itself could count; records of its first version do not have it."""
+    languages = statistics.get("languages", {"judged": 0})
+    withdrawals = statistics.get("withdrawals", {"lines": 0})
+    return {
+        "language_share": languages["agreed"] / languages["judged"] if languages["judged"] else DOES_NOT_APPLY,
+        "unmatched_withdrawals": withdrawals["unmatched"] if withdrawals["lines"] else DOES_NOT_APPLY,
+        "unmatched_lines": "; ".join(withdrawals.get("unmatched_lines", [])[:3]),
+    }
+
+
+def _held_out_sigmas(held_out: int, rows: int, share: float, statistics: Mapping[str, Any]) -> float | None:
+    """Standard deviations from what is expected; of duplicates the smallest hash stays, so that more are held out."""
+    if "held_out_expected" not in statistics or not rows:
+        return sigmas(held_out, rows, share)
+    return _standard(held_out - statistics["held_out_expected"], math.sqrt(statistics["held_out_variance"]))
 
 
 def sigmas(hits: int, draws: int, probability: float) -> float | None:
     """Standard deviations between `hits` and the mean of a binomial; None without draws, 0 where chance has no say."""
     if not draws:
         return None
-    deviation = math.sqrt(draws * probability * (1 - probability))
-    off = hits - draws * probability
+    return _standard(hits - draws * probability, math.sqrt(draws * probability * (1 - probability)))
+
+
+def _standard(off: float, deviation: float) -> float:
     return off / deviation if deviation else (0.0 if abs(off) < 0.5 else math.copysign(float("inf"), off))
 
 
