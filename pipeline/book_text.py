@@ -29,6 +29,8 @@ FRONT_SHARE = 0.2
 """Title pages and tables of contents stand before this share of a book's characters."""
 BACK_SHARE = 0.8
 """Adverts, indexes and transcriber's notes stand behind this share."""
+FRONT_CHARACTERS = 3000
+"""… but at least so many characters are looked at, for texts that are short."""
 TITLE_CHARACTERS = 140
 PROSE_CHARACTERS = 200
 """A paragraph as long as this is prose also on a title page."""
@@ -120,7 +122,7 @@ _BRACKETS = re.compile(r"[\[\]]")
 _ILLUSTRATIONS = ("illus", "pict", "imag", "musi", "deco", "fron", "cove", "map", "plat", "blan", "abbi", "ilus")
 _FOOTNOTES = ("foot", "side", "head", "fußn")
 _KEPT_NOTES = ("gree", "hand", "note:")
-_INLINE_PAGE = re.compile(r"\[(?:Pg|pg|Page|p\.|S\.) ?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}")
+_INLINE_PAGE = re.compile(r"\[(?:Pg|pg|Page|p\.|S\.)\s?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}")
 _FOOTNOTE_MARK = re.compile(r"(?<=[^\s\[])[^\S\n]?\[(?:\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\](?![(\w])")
 _FOOTNOTE_BODY = re.compile(r"\s*(?:\[(?P<mark>\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\] |(?:Footnote|FOOTNOTE|Fußnote) (?P<mark2>\w{1,4})[:.] )\S")
 _ITALICS = re.compile(r"(?<![_\w])_(?=[^_\s])|(?<=[^_\s])_(?![_\w])")
@@ -266,24 +268,30 @@ class _Rules:
                 number += 1
         return titles
 
+    def _front_characters(self) -> float:
+        return max(FRONT_SHARE * self.total, FRONT_CHARACTERS)
+
     def _raw(self, number: int) -> Sequence[str]:
         return self.parts[number].lines or (self.parts[number].text,)
 
     def _late(self, number: int) -> bool:
-        return FRONT_SHARE < self.offsets[number] / self.total < BACK_SHARE
+        return self._front_characters() < self.offsets[number] < BACK_SHARE * self.total
 
     def _list(self, number: int, titles: set[str]) -> int:
         """Drops the items behind the heading at `number`; returns the number of the first block behind them."""
         self.keys[number] = "headings"
+        known = frozenset(titles)  # of lists before this one
         for line in self._raw(number)[1:]:
             _note_title(line, titles)
+        if len(self._raw(number)) > 1:
+            known = frozenset(titles)
         seen: list[str] = []
         last = number
         stop = min(len(self.parts), number + 400)
         for item in range(number + 1, stop):
             text = self.parts[item].text
             flat = bare(text)
-            if flat.lower() in seen[:3] and len(seen) > 2:
+            if (flat.lower() in seen[:3] and len(seen) > 2) or _title_key(flat) in known:
                 break  # the first chapter itself
             if not self._is_item(item):
                 break
@@ -312,8 +320,10 @@ class _Rules:
         if len(flat) > 100 and not part.lines:
             return False
         if part.lines:
-            return all(len(line) < 80 and not (_SENTENCE_END.search(line) and not title_like(line)) for line in part.lines)
-        return flat.isupper() or (title_like(flat) and not flat.startswith(tuple(_QUOTES)))or not _TERMINAL.search(flat) and len(flat) < 60
+            return all(len(line) < 80 and (line.isupper() or title_like(line)) for line in part.lines)
+        if flat[0] in _QUOTES and _TERMINAL.search(flat):
+            return flat.isupper()
+        return flat.isupper() or title_like(flat) or (not _TERMINAL.search(flat) and len(flat) < 60)
 
     def _drop_item(self, number: int, titles: set[str]) -> None:
         self.keys[number] = "contents_lines"
@@ -413,25 +423,28 @@ class _Rules:
             self.keys[n] = "title_page"
 
     def _front_end(self) -> int:
-        """The number of the first block that surely belongs to the book: the one behind the first heading that prose
-        follows, or the first of prose where no heading comes."""
-        limit = self.total * FRONT_SHARE
-        end = 0
-        prose = 0
+        """The number of the last heading before the book's prose begins, or of its first paragraph where no heading comes.
+
+        An epigraph or a dedication is prose as well: what stands before the first heading of a chapter is the book's
+        beginning only if it is long.
+        """
+        limit = self._front_characters()
+        heading = first = characters = 0
+        chapter = False
         for n, part in enumerate(self.parts):
-            if self.offsets[n] > limit and n > 3:
+            if self.offsets[n] > limit:
                 break
             if self.keys[n] in ("headings", "contents_lines"):
-                end = n
-                if prose > 3000:
+                heading = n
+                chapter = chapter or (self.keys[n] == "headings" and is_heading(part.text))
+            elif self.keys[n] is None and "\n" not in part.text and (_is_prose(part) or _is_sentence(part)):
+                if PUBLISHER.search(part.text) and len(part.text) < 600:
+                    continue
+                first = first or n
+                characters += len(part.text)
+                if chapter or characters > FRONT_CHARACTERS:
                     break
-            elif self.keys[n] is None and _is_prose(part):
-                prose += len(part.text)
-                if not end and prose:
-                    end = max(end, n)
-                if prose > 6000:
-                    break
-        return end
+        return heading or first
 
     def _front_line(self, part: Block, text: str) -> bool:
         if PUBLISHER.search(text) and not _is_prose(part):
@@ -579,7 +592,7 @@ def _is_sentence(part: Block) -> bool:
     text = part.text
     if "\n" in text:
         return text.count("\n") >= 3 and not text.isupper() and not any(map(str.isupper, text.split("\n")))
-    if text[0] in _QUOTES and _SENTENCE_END.search(text):
+    if text.startswith((*_QUOTES, "--", "—", "–")) and _SENTENCE_END.search(text):
         return True
     words = text.split()
     lower = sum(word[0].islower() for word in words)
