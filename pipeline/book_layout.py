@@ -46,13 +46,15 @@ class Joiner:
         self._words: Counter[str] = Counter()
         self._keep = True
         """Whether the book's lines were broken only at hyphens that belong to their words."""
-        candidates = _LINE_END_HYPHEN.findall(text) + _INLINE_HYPHEN.findall(text)
-        if candidates:
-            self._learn(text, candidates)
+        halves = [*_halves(text, _AFTER_LINE_END), *_halves(text, _AFTER_SPACE)]
+        if halves:
+            self._learn(text, halves)
 
-    def _learn(self, text: str, candidates: list[tuple[str, str]]) -> None:
-        self._words = Counter(_WORD.findall(_BROKEN_WORD.sub(" ", text).lower()))
-        decided = [self._evidence(left, right) for left, right in candidates]
+    def _learn(self, text: str, halves: list[tuple[str, str]]) -> None:
+        self._words.update(_WORD.findall(text.lower()))
+        for left, right in halves:
+            self._words.subtract((left.lower(), right.lower()))  # halves are no words
+        decided = [self._evidence(left, right) for left, right in halves]
         self._keep = decided.count(True) >= 4 * decided.count(False)
 
     def _evidence(self, left: str, right: str) -> bool | None:
@@ -109,13 +111,23 @@ class Joiner:
         return f"{left}-{right}" if keep else left + right
 
 
+def _halves(text: str, after: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """(left, right) of each word that a hyphen and white space part."""
+    for match in after.finditer(text):
+        if left := _LAST_WORD.search(text, max(0, match.start() - 60), match.start()):
+            yield left[0], match[1]
+
+
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+# These begin with what is rare, for speed: a search for a word that a hyphen follows looks at every word.
+_AFTER_LINE_END = re.compile(r"-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
+_AFTER_SPACE = re.compile(r"- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
+_LAST_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*\Z")
 _LINE_END_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]+(?:-[^\W_]+)*)-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
 _INLINE_HYPHEN = re.compile(r"(?<![\w-])([^\W\d_]{2,}(?:-[^\W\d_]+)*)- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
-_BROKEN_WORD = re.compile(r"(?<![\w-])[^\W_]+(?:-[^\W_]+)*-\s+[^\W_]+")
-_TIGHT_DASH = re.compile(r"\w(?:--|—)\w")
-_LOOSE_DASH = re.compile(r"(?:--|—) \w")
-_DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)|(?<=[\w,;.!?])\n[^\S\n]*(?P<b>--+|—)(?=\w)")
+_TIGHT_DASH = re.compile(r"(?:--|—)\b")
+_LOOSE_DASH = re.compile(r"(?:--|—) \b")
+_DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)")
 _SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())
 
 

@@ -161,7 +161,7 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
         elif opened:
             closing[opened.pop()] = bracket.end()
     parts: list[str] = []
-    done = 0
+    done = paragraph_end = 0
     for note in starts:
         if note.start() < done:
             continue
@@ -170,8 +170,10 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
             continue
         end = closing.get(note.start(), -1)
         if end < 0 or end - note.start() > NOTE_CHARACTERS:
-            end = text.find("\n\n", note.end())
-            end = len(text) if end < 0 else end
+            if paragraph_end < note.end():
+                paragraph_end = text.find("\n\n", note.end())
+                paragraph_end = len(text) if paragraph_end < 0 else paragraph_end
+            end = paragraph_end
             if end - note.start() > NOTE_CHARACTERS:
                 continue
         kind = "illustrations" if what.startswith(_ILLUSTRATIONS) else "footnotes" if what.startswith(_FOOTNOTES) else "notes"
@@ -183,8 +185,10 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
 
 # --- rules on blocks ---------------------------------------------------------------------------------------------------
 
-_TERMINAL = re.compile(r"[.!?…:;][\"'”’»)\]]*$|[—\"”»]$|--$")
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*$")
+_TERMINAL = re.compile(r".*?(?:[.!?…:;][\"'”’»)\]]*|[—\"”»]|--)\Z", re.S)
+_SENTENCE_END = re.compile(r".*?[.!?…][\"'”’»)\]]*\Z", re.S)
+TAIL = 40
+"""So many last characters tell how a paragraph ends."""
 _QUOTES = "\"“”«»„‘"
 _PAGE_AT_END = re.compile(r"(?:\s{2,}|\.{2,}|(?: \.){2,}|\s|…|_|—)(?:\d{1,4}|[ivxlc]{1,7})\.?$")
 _LEADERS = re.compile(r"\s{3,}\d{1,4}\.?$|(?:\. ?){3,} ?(?:\d{1,4}|[ivxlc]+)?\.?$|\s{2,}(?:_?Frontispiece_?|facing|To face)", re.I)
@@ -261,7 +265,7 @@ class _Rules:
             lines = part.lines or (part.text,)
             if len(lines[0]) < 60 and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")) and not self._late(number):
                 number = self._list(number, titles)
-            elif len(lines) > 2 and sum(bool(_LEADERS.search(line)) for line in self._raw(number)) > 0.5 * len(lines):
+            elif len(lines) > 2 and sum(bool(_LEADERS.search(line[-TAIL:])) for line in self._raw(number)) > 0.5 * len(lines):
                 self._drop_item(number, titles)
                 number += 1
             else:
@@ -309,9 +313,9 @@ class _Rules:
         part = self.parts[number]
         text = part.text
         flat = text.replace("\n", " ")
-        if _PAGE_AT_END.search(flat) and len(flat) < 1000:
+        if _PAGE_AT_END.search(flat[-TAIL:]) and len(flat) < 1000:
             return True
-        if part.lines and sum(bool(_PAGE_AT_END.search(line) or _CONTENTS_ITEM.match(line)) for line in part.lines) > 0.5 * len(part.lines):
+        if part.lines and sum(bool(_PAGE_AT_END.search(line[-TAIL:]) or _CONTENTS_ITEM.match(line)) for line in part.lines) > 0.5 * len(part.lines):
             return True
         if _CONTENTS_ITEM.match(flat) and (len(flat) < 120 or flat.count("--") + flat.count("—") > 2):
             return True
@@ -321,9 +325,9 @@ class _Rules:
             return False
         if part.lines:
             return all(len(line) < 80 and (line.isupper() or title_like(line)) for line in part.lines)
-        if flat[0] in _QUOTES and _TERMINAL.search(flat):
+        if flat[0] in _QUOTES and _TERMINAL.match(flat[-TAIL:]):
             return flat.isupper()
-        return flat.isupper() or title_like(flat) or (not _TERMINAL.search(flat) and len(flat) < 60)
+        return flat.isupper() or title_like(flat) or (not _TERMINAL.match(flat[-TAIL:]) and len(flat) < 60)
 
     def _drop_item(self, number: int, titles: set[str]) -> None:
         self.keys[number] = "contents_lines"
@@ -355,7 +359,7 @@ class _Rules:
             return True
         if flat[0] in _QUOTES and not (flat[-1] in _QUOTES and title_like(flat) and flat[-2] not in ".!?,"):
             return False
-        if not _TERMINAL.search(flat) and flat[-1] not in ",-—":
+        if not _TERMINAL.match(flat[-TAIL:]) and flat[-1] not in ",-—":
             return len(flat) < 100 and (title_like(flat) or usual or len(flat) < 60)
         if flat[-1] in ",:;—":
             return False
@@ -368,7 +372,7 @@ class _Rules:
         for number, part in enumerate(self.parts):
             if self.keys[number] is None and len(part.text) < TITLE_CHARACTERS:
                 for line in (part.text.replace("\n", " "), *(part.lines[:1] if len(part.lines) < 4 else ())):
-                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.search(line)):
+                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.match(line[-TAIL:])):
                         self.keys[number] = "headings"
                         break
 
@@ -396,7 +400,7 @@ class _Rules:
 
     def _ended(self, number: int) -> bool:
         """Whether the block before ended its sentence, and the next one does not go on with it."""
-        ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.search(self.parts[number - 1].text))
+        ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.match(self.parts[number - 1].text[-TAIL:]))
         goes_on = number + 1 < len(self.parts) and _LOWER_START.match(self.parts[number + 1].text)
         apart = number > 0 and self.parts[number].gap > 2
         return (ended or apart) and not goes_on
@@ -584,7 +588,7 @@ def _offsets(parts: Sequence[Block]) -> list[int]:
 
 def _is_prose(part: Block) -> bool:
     text = part.text
-    return len(text) >= PROSE_CHARACTERS and "\n" not in text and bool(_TERMINAL.search(text)) and not _LEADERS.search(text)
+    return len(text) >= PROSE_CHARACTERS and "\n" not in text and bool(_TERMINAL.match(text[-TAIL:])) and not _LEADERS.search(text[-TAIL:])
 
 
 def _is_sentence(part: Block) -> bool:
@@ -592,11 +596,11 @@ def _is_sentence(part: Block) -> bool:
     text = part.text
     if "\n" in text:
         return text.count("\n") >= 3 and not text.isupper() and not any(map(str.isupper, text.split("\n")))
-    if text.startswith((*_QUOTES, "--", "—", "–")) and _SENTENCE_END.search(text):
+    if text.startswith((*_QUOTES, "--", "—", "–")) and _SENTENCE_END.match(text[-TAIL:]):
         return True
     words = text.split()
     lower = sum(word[0].islower() for word in words)
-    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.search(text))
+    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.match(text[-TAIL:]))
 
 
 def _without_title_lines(part: Block) -> Block:

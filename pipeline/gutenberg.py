@@ -107,7 +107,8 @@ def _parts(text: str, starts: list[tuple[int, int]], ends: list[int]) -> Iterato
 def _unmarked_header(text: str) -> int:
     """Where the header ends in a file without a start mark: behind the last paragraph that speaks of the project."""
     head = text[:HEADER_CHARACTERS]
-    if not re.match(r"\s*(?:[^\n]*\n){0,4}?[^\n]*project gutenberg", head, re.I):
+    first_lines = [line for line in head.split("\n", 40)[:40] if line.strip()][:5]
+    if not any("project gutenberg" in line.lower() for line in first_lines):
         return 0
     end = start = 0
     for paragraph in [*_PARAGRAPH.finditer(head), None]:
