@@ -57,12 +57,15 @@ CONTENTS = re.compile(
 )
 """What a table of contents or a list of illustrations is called (to match the whole line without its decoration)."""
 
-END = re.compile(
-    r"(?:-+ ?)?(?:the (?:very )?end(?: of (?:the )?[^\n.!?]{1,60})?|finis|(?:THE )?END|FINIS|FINE|FIN|Fin|ENDE|Ende|FIM|EINDE|SLUT"
-    r"|end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
-    r"|fin (?:du|de la|de l'|del?) [^\n.!?]{1,40}|ende (?:des|der) [^\n.!?]{1,40}|fine (?:del|della) [^\n.!?]{1,40})[.!:]?(?: ?-+)?"
+_END_OF = (
+    r"(?:the )?end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
+    r"|fin (?:du|de la|del?) (?:tome|livre|premi|second|deuxi|trois|dern|volume|partie|tomo|libro|parte|la parte)[^\n.!?]{0,40}"
+    r"|ende (?:des|der) (?:erst|zweit|dritt|viert|letzt|buch|teil|theil|band)[^\n.!?]{0,40}"
+    r"|fine (?:del|della) (?:prim|second|terz|volume|libro|tomo|parte)[^\n.!?]{0,40}"
 )
-"""A line that says that a book or a part of it ends; `is_end` reads it."""
+_END_WORDS = r"the end|the very end|end|finis|fine|fin|ende|fim|einde|slut|loppu"
+_END = re.compile(rf"(?:{_END_WORDS}|{_END_OF})[.!:]?", re.I)
+_END_CAPITALS = re.compile(rf"(?:{_END_WORDS}|(?:the )?end of [^\n!?]{{1,60}}|{_END_OF})[.!:]?", re.I)
 
 NOTES = re.compile(
     r"(?:the )?(?:transcriber|transcribers|transcriber's|transcribers'|transcriber’s|transcribers’|transcription|redactor's|etext"
@@ -136,10 +139,9 @@ def is_end(line: str) -> bool:
     if len(line) > 90:
         return False
     plain = bare(line)
-    if END.fullmatch(plain):
-        return True
-    words = plain.lower()
-    return (plain.isupper() or words.startswith(("end of", "fin d", "ende d", "fine d", "the end"))) and bool(END.fullmatch(words))
+    if plain.isupper():
+        return bool(_END_CAPITALS.fullmatch(plain))
+    return plain[:1].isupper() and bool(_END.fullmatch(plain)) and plain.rstrip(".!:").lower() not in ("fine", "end", "slut")
 
 
 def is_heading(line: str) -> bool:

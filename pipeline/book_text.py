@@ -29,6 +29,8 @@ FRONT_SHARE = 0.2
 """Title pages and tables of contents stand before this share of a book's characters."""
 BACK_SHARE = 0.8
 """Adverts, indexes and transcriber's notes stand behind this share."""
+FRONT_CHARACTERS = 3000
+"""… but at least so many characters are looked at, for texts that are short."""
 TITLE_CHARACTERS = 140
 PROSE_CHARACTERS = 200
 """A paragraph as long as this is prose also on a title page."""
@@ -120,7 +122,7 @@ _BRACKETS = re.compile(r"[\[\]]")
 _ILLUSTRATIONS = ("illus", "pict", "imag", "musi", "deco", "fron", "cove", "map", "plat", "blan", "abbi", "ilus")
 _FOOTNOTES = ("foot", "side", "head", "fußn")
 _KEPT_NOTES = ("gree", "hand", "note:")
-_INLINE_PAGE = re.compile(r"\[(?:Pg|pg|Page|p\.|S\.) ?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}")
+_INLINE_PAGE = re.compile(r"\[(?:Pg|pg|Page|p\.|S\.)\s?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}")
 _FOOTNOTE_MARK = re.compile(r"(?<=[^\s\[])[^\S\n]?\[(?:\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\](?![(\w])")
 _FOOTNOTE_BODY = re.compile(r"\s*(?:\[(?P<mark>\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\] |(?:Footnote|FOOTNOTE|Fußnote) (?P<mark2>\w{1,4})[:.] )\S")
 _ITALICS = re.compile(r"(?<![_\w])_(?=[^_\s])|(?<=[^_\s])_(?![_\w])")
@@ -159,7 +161,7 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
         elif opened:
             closing[opened.pop()] = bracket.end()
     parts: list[str] = []
-    done = 0
+    done = paragraph_end = 0
     for note in starts:
         if note.start() < done:
             continue
@@ -168,8 +170,10 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
             continue
         end = closing.get(note.start(), -1)
         if end < 0 or end - note.start() > NOTE_CHARACTERS:
-            end = text.find("\n\n", note.end())
-            end = len(text) if end < 0 else end
+            if paragraph_end < note.end():
+                paragraph_end = text.find("\n\n", note.end())
+                paragraph_end = len(text) if paragraph_end < 0 else paragraph_end
+            end = paragraph_end
             if end - note.start() > NOTE_CHARACTERS:
                 continue
         kind = "illustrations" if what.startswith(_ILLUSTRATIONS) else "footnotes" if what.startswith(_FOOTNOTES) else "notes"
@@ -181,8 +185,10 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
 
 # --- rules on blocks ---------------------------------------------------------------------------------------------------
 
-_TERMINAL = re.compile(r"[.!?…:;][\"'”’»)\]]*$|[—\"”»]$|--$")
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*$")
+_TERMINAL = re.compile(r".*?(?:[.!?…:;][\"'”’»)\]]*|[—\"”»]|--)\Z", re.S)
+_SENTENCE_END = re.compile(r".*?[.!?…][\"'”’»)\]]*\Z", re.S)
+TAIL = 40
+"""So many last characters tell how a paragraph ends."""
 _QUOTES = "\"“”«»„‘"
 _PAGE_AT_END = re.compile(r"(?:\s{2,}|\.{2,}|(?: \.){2,}|\s|…|_|—)(?:\d{1,4}|[ivxlc]{1,7})\.?$")
 _LEADERS = re.compile(r"\s{3,}\d{1,4}\.?$|(?:\. ?){3,} ?(?:\d{1,4}|[ivxlc]+)?\.?$|\s{2,}(?:_?Frontispiece_?|facing|To face)", re.I)
@@ -259,31 +265,37 @@ class _Rules:
             lines = part.lines or (part.text,)
             if len(lines[0]) < 60 and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")) and not self._late(number):
                 number = self._list(number, titles)
-            elif len(lines) > 2 and sum(bool(_LEADERS.search(line)) for line in self._raw(number)) > 0.5 * len(lines):
+            elif len(lines) > 2 and sum(bool(_LEADERS.search(line[-TAIL:])) for line in self._raw(number)) > 0.5 * len(lines):
                 self._drop_item(number, titles)
                 number += 1
             else:
                 number += 1
         return titles
 
+    def _front_characters(self) -> float:
+        return max(FRONT_SHARE * self.total, FRONT_CHARACTERS)
+
     def _raw(self, number: int) -> Sequence[str]:
         return self.parts[number].lines or (self.parts[number].text,)
 
     def _late(self, number: int) -> bool:
-        return FRONT_SHARE < self.offsets[number] / self.total < BACK_SHARE
+        return self._front_characters() < self.offsets[number] < BACK_SHARE * self.total
 
     def _list(self, number: int, titles: set[str]) -> int:
         """Drops the items behind the heading at `number`; returns the number of the first block behind them."""
         self.keys[number] = "headings"
+        known = frozenset(titles)  # of lists before this one
         for line in self._raw(number)[1:]:
             _note_title(line, titles)
+        if len(self._raw(number)) > 1:
+            known = frozenset(titles)
         seen: list[str] = []
         last = number
         stop = min(len(self.parts), number + 400)
         for item in range(number + 1, stop):
             text = self.parts[item].text
             flat = bare(text)
-            if flat.lower() in seen[:3] and len(seen) > 2:
+            if (flat.lower() in seen[:3] and len(seen) > 2) or _title_key(flat) in known:
                 break  # the first chapter itself
             if not self._is_item(item):
                 break
@@ -301,9 +313,9 @@ class _Rules:
         part = self.parts[number]
         text = part.text
         flat = text.replace("\n", " ")
-        if _PAGE_AT_END.search(flat) and len(flat) < 1000:
+        if _PAGE_AT_END.search(flat[-TAIL:]) and len(flat) < 1000:
             return True
-        if part.lines and sum(bool(_PAGE_AT_END.search(line) or _CONTENTS_ITEM.match(line)) for line in part.lines) > 0.5 * len(part.lines):
+        if part.lines and sum(bool(_PAGE_AT_END.search(line[-TAIL:]) or _CONTENTS_ITEM.match(line)) for line in part.lines) > 0.5 * len(part.lines):
             return True
         if _CONTENTS_ITEM.match(flat) and (len(flat) < 120 or flat.count("--") + flat.count("—") > 2):
             return True
@@ -312,8 +324,10 @@ class _Rules:
         if len(flat) > 100 and not part.lines:
             return False
         if part.lines:
-            return all(len(line) < 80 and not (_SENTENCE_END.search(line) and not title_like(line)) for line in part.lines)
-        return flat.isupper() or (title_like(flat) and not flat.startswith(tuple(_QUOTES)))or not _TERMINAL.search(flat) and len(flat) < 60
+            return all(len(line) < 80 and (line.isupper() or title_like(line)) for line in part.lines)
+        if flat[0] in _QUOTES and _TERMINAL.match(flat[-TAIL:]):
+            return flat.isupper()
+        return flat.isupper() or title_like(flat) or (not _TERMINAL.match(flat[-TAIL:]) and len(flat) < 60)
 
     def _drop_item(self, number: int, titles: set[str]) -> None:
         self.keys[number] = "contents_lines"
@@ -345,7 +359,7 @@ class _Rules:
             return True
         if flat[0] in _QUOTES and not (flat[-1] in _QUOTES and title_like(flat) and flat[-2] not in ".!?,"):
             return False
-        if not _TERMINAL.search(flat) and flat[-1] not in ",-—":
+        if not _TERMINAL.match(flat[-TAIL:]) and flat[-1] not in ",-—":
             return len(flat) < 100 and (title_like(flat) or usual or len(flat) < 60)
         if flat[-1] in ",:;—":
             return False
@@ -358,7 +372,7 @@ class _Rules:
         for number, part in enumerate(self.parts):
             if self.keys[number] is None and len(part.text) < TITLE_CHARACTERS:
                 for line in (part.text.replace("\n", " "), *(part.lines[:1] if len(part.lines) < 4 else ())):
-                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.search(line)):
+                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.match(line[-TAIL:])):
                         self.keys[number] = "headings"
                         break
 
@@ -386,7 +400,7 @@ class _Rules:
 
     def _ended(self, number: int) -> bool:
         """Whether the block before ended its sentence, and the next one does not go on with it."""
-        ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.search(self.parts[number - 1].text))
+        ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.match(self.parts[number - 1].text[-TAIL:]))
         goes_on = number + 1 < len(self.parts) and _LOWER_START.match(self.parts[number + 1].text)
         apart = number > 0 and self.parts[number].gap > 2
         return (ended or apart) and not goes_on
@@ -413,25 +427,28 @@ class _Rules:
             self.keys[n] = "title_page"
 
     def _front_end(self) -> int:
-        """The number of the first block that surely belongs to the book: the one behind the first heading that prose
-        follows, or the first of prose where no heading comes."""
-        limit = self.total * FRONT_SHARE
-        end = 0
-        prose = 0
+        """The number of the last heading before the book's prose begins, or of its first paragraph where no heading comes.
+
+        An epigraph or a dedication is prose as well: what stands before the first heading of a chapter is the book's
+        beginning only if it is long.
+        """
+        limit = self._front_characters()
+        heading = first = characters = 0
+        chapter = False
         for n, part in enumerate(self.parts):
-            if self.offsets[n] > limit and n > 3:
+            if self.offsets[n] > limit:
                 break
             if self.keys[n] in ("headings", "contents_lines"):
-                end = n
-                if prose > 3000:
+                heading = n
+                chapter = chapter or (self.keys[n] == "headings" and is_heading(part.text))
+            elif self.keys[n] is None and "\n" not in part.text and (_is_prose(part) or _is_sentence(part)):
+                if PUBLISHER.search(part.text) and len(part.text) < 600:
+                    continue
+                first = first or n
+                characters += len(part.text)
+                if chapter or characters > FRONT_CHARACTERS:
                     break
-            elif self.keys[n] is None and _is_prose(part):
-                prose += len(part.text)
-                if not end and prose:
-                    end = max(end, n)
-                if prose > 6000:
-                    break
-        return end
+        return heading or first
 
     def _front_line(self, part: Block, text: str) -> bool:
         if PUBLISHER.search(text) and not _is_prose(part):
@@ -571,7 +588,7 @@ def _offsets(parts: Sequence[Block]) -> list[int]:
 
 def _is_prose(part: Block) -> bool:
     text = part.text
-    return len(text) >= PROSE_CHARACTERS and "\n" not in text and bool(_TERMINAL.search(text)) and not _LEADERS.search(text)
+    return len(text) >= PROSE_CHARACTERS and "\n" not in text and bool(_TERMINAL.match(text[-TAIL:])) and not _LEADERS.search(text[-TAIL:])
 
 
 def _is_sentence(part: Block) -> bool:
@@ -579,11 +596,11 @@ def _is_sentence(part: Block) -> bool:
     text = part.text
     if "\n" in text:
         return text.count("\n") >= 3 and not text.isupper() and not any(map(str.isupper, text.split("\n")))
-    if text[0] in _QUOTES and _SENTENCE_END.search(text):
+    if text.startswith((*_QUOTES, "--", "—", "–")) and _SENTENCE_END.match(text[-TAIL:]):
         return True
     words = text.split()
     lower = sum(word[0].islower() for word in words)
-    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.search(text))
+    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.match(text[-TAIL:]))
 
 
 def _without_title_lines(part: Block) -> Block:

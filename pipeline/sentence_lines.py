@@ -40,23 +40,25 @@ class Section:
 
 
 _TOKENISED = re.compile(r" (?:[,;:.?!]|n't|'(?:s|re|ll|ve|m|d))(?= |$)|``|''", re.M)
+_LETTER = re.compile(r"[^\W\d_]")
+_CAPITAL_OR_OTHER = re.compile(r"[^\Wa-z\d_]")
 _ATTACHED = re.compile(r"\w(?:[,;:.?!](?=[ \n])|n't\b|'(?:s|re|ll|ve|m|d)\b)")
 _SENTENCE_END = re.compile(r"[.!?:;…,—-][\"'`”’») \]_]*$|[\"'`”’»)]$")
 _INNER_END = re.compile(r"[a-z]{2}[.!?] (?:[\"'`“‘] ?)*[A-Z]|[a-z]{2} [.!?] (?![\"'`”’)])\w")
 
 
 def layout(text: str) -> Layout:
-    """What the first lines of a text (up to 2,000 of 2 MB) say of its layout.
+    """What the first lines of a text (up to 1,000 of 100,000 characters) say of its layout.
 
     A sentence a line: hardly a blank line; nearly all lines end a sentence and hold only one. Pre-tokenised: spaces
     before commas and full stops, "do n't", "``". Lower-cased: a capital in fewer than one of 500 letters.
     """
-    lines = [line.strip() for line in text[: 2 << 20].split("\n")[:2000]]
+    lines = [line.strip() for line in text[:100_000].split("\n")[:1000]]
     filled = [line for line in lines if line]
     sample = "\n".join(filled)
     spaced, attached = len(_TOKENISED.findall(sample)), len(_ATTACHED.findall(sample))
-    letters = sum(map(str.isalpha, sample))
-    capitals = sum(map(str.isupper, sample))
+    letters = len(_LETTER.findall(sample))
+    capitals = sum(map(str.isupper, _CAPITAL_OR_OTHER.findall(sample)))
     pretokenised = spaced >= 10 and spaced > 5 * attached
     lowercased = letters >= 200 and capitals * 500 < letters
     return Layout(_is_sentence_per_line(lines, filled), pretokenised, lowercased)
