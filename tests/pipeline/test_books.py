@@ -156,11 +156,13 @@ def test_a_sentence_a_line(files: Path) -> None:
     rows, statistics = extract(files)
     assert [row["text"].split("\n") for row in rows][-1] == sentences(2, 60)
     assert sum(row["text"].count("\n") + 1 for row in rows) in (120, 121)  # the title may count as a sentence
-    assert [row["doc_id"] for row in rows] == [
-        f"shelf:{digest('books_large_p1.txt', row['text'])}" for row in rows
-    ]
+    assert [row["doc_id"] for row in rows] == [f"shelf:{digest('books_large_p1.txt', row['text'])}" for row in rows]
     assert read_sentence_lines(files.parent / "out") == {row["doc_id"] for row in rows}
-    assert (statistics["layouts"], statistics["pretokenised"], statistics["lowercased"]) == ({"sentence_per_line": 1}, 1, 1)
+    assert (statistics["layouts"], statistics["pretokenised"], statistics["lowercased"]) == (
+        {"sentence_per_line": 1},
+        1,
+        1,
+    )
     assert shelf(files)["books_large_p1.txt"]["documents"] == len(rows)
 
 
@@ -233,7 +235,9 @@ def test_an_epub_is_one_document_with_what_it_says_of_itself(files: Path) -> Non
 def test_archives_of_books(files: Path) -> None:
     book = epub({"a.xhtml": page(f"<p>{STORY}</p>")})
     (files / "b.zip").write_bytes(
-        zip_of({"z.txt": f"{STORY} Z.", "a/x.epub": book, "cover.jpg": b"\xff\xd8", "inner.zip": zip_of({"a.txt": STORY})})
+        zip_of(
+            {"z.txt": f"{STORY} Z.", "a/x.epub": book, "cover.jpg": b"\xff\xd8", "inner.zip": zip_of({"a.txt": STORY})}
+        )
     )
     (files / "a.tar.gz").write_bytes(
         gzip.compress(
@@ -343,7 +347,9 @@ def test_one_document_a_row(files: Path) -> None:
 
 
 def test_columns_of_a_table(files: Path) -> None:
-    (files / "a.csv").write_text("id,text,url,rights,day,lang\n7,Seven.,u:7,CC0-1.0,1900-01-01,de\n8,Eight.,,,,\n7,Seven again.,,,,\n")
+    (files / "a.csv").write_text(
+        "id,text,url,rights,day,lang\n7,Seven.,u:7,CC0-1.0,1900-01-01,de\n8,Eight.,,,,\n7,Seven again.,,,,\n"
+    )
     columns = {"id": "id", "url": "url", "licence": "rights", "date": "day", "language": "lang"}
     rows, statistics = extract(files, columns=columns, licence="public domain")
     assert [tuple(row[c] for c in ("doc_id", "url", "licence", "date", "language")) for row in rows] == [
