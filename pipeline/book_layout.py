@@ -21,7 +21,7 @@ FLOW_LINES = 20
 
 _TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$| [-–]$")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]_]*$")
-_OPENING = ("\"", "“", "«", "„", "‘", "--", "—", "'")
+_OPENING = ('"', "“", "«", "„", "‘", "--", "—", "'")
 
 
 class Block(NamedTuple):
@@ -133,7 +133,13 @@ _SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())
 
 def blocks(text: str) -> tuple[list[Block], Joiner]:
     """The blocks of a text with "\\n" newlines, and the joiner that counted the hyphens."""
-    text = text.replace("\t", "    ").replace("\u00ad\n", "").replace("\u00ad", "").replace("\f", "\n\n").replace("\v", "\n")
+    text = (
+        text.replace("\t", "    ")
+        .replace("\u00ad\n", "")
+        .replace("\u00ad", "")
+        .replace("\f", "\n\n")
+        .replace("\v", "\n")
+    )
     lines = [line.rstrip() for line in text.split("\n")]
     joiner = Joiner("\n".join(lines))
     filled = [line for line in lines if line]
@@ -221,7 +227,9 @@ def _indent(line: str) -> int:
 
 def _alone(line: str) -> bool:
     """Whether a line is a block of its own, whatever stands around it."""
-    return len(line) < LONG_LINE and (is_separator(line.strip()) or (is_heading(line) and _surely(line)) or is_end(line))
+    return len(line) < LONG_LINE and (
+        is_separator(line.strip()) or (is_heading(line) and _surely(line)) or is_end(line)
+    )
 
 
 _SURE = re.compile(
@@ -243,7 +251,12 @@ def _pieces(run: _Run) -> Iterator[_Run]:
     first = 0
     gap = run.gap
     for number, line in enumerate(run.lines):
-        if len(line) < 80 and _maybe_alone(line) and (_alone(line) or (line[0] in "[{" and is_page_number(line))):
+        if (
+            len(line) < 80
+            and not (line[0].islower() and len(line) > 32)
+            and _maybe_alone(line)
+            and (_alone(line) or (line[0] in "[{" and is_page_number(line)))
+        ):
             if number > first:
                 yield _Run(run.lines[first:number], gap)
                 gap = 0
@@ -290,11 +303,18 @@ def _set(lines: list[str], gap: int, margin: int, width: int, joiner: Joiner) ->
             start = 0
             for stop in range(1, len(lines) + 1):
                 if stop == len(lines) or inner[stop] != inner[start]:
-                    yield from _set(lines[start:stop], gap if not start else 0, margin if not inner[start] else -1, width, joiner)
+                    yield from _set(
+                        lines[start:stop], gap if not start else 0, margin if not inner[start] else -1, width, joiner
+                    )
                     start = stop
             return
     if is_verse(stripped, min(indents) - max(margin, 0) if indents else 0, width):
-        yield Block("\n".join(joiner.inline(" ".join(line.split())) for line in stripped), gap, indents[0] - max(margin, 0) if indents else 0, kept)
+        yield Block(
+            "\n".join(joiner.inline(" ".join(line.split())) for line in stripped),
+            gap,
+            indents[0] - max(margin, 0) if indents else 0,
+            kept,
+        )
     else:
         yield Block(joiner.join(stripped), gap, indents[0] - max(margin, 0) if indents else 0, kept)
 
@@ -342,12 +362,16 @@ def _flow(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Block]:
         gap = run.gap
         for piece in _pieces(run):
             parts = (
-                _by_indent(piece.lines, margin, first_indent) if by_indent else _by_short_lines(piece.lines, width, piece.gap)
+                _by_indent(piece.lines, margin, first_indent)
+                if by_indent
+                else _by_short_lines(piece.lines, width, piece.gap)
             )
             for part, verse in parts:
                 stripped = [line.strip() for line in part]
                 text = (
-                    "\n".join(joiner.inline(" ".join(line.split())) for line in stripped) if verse else joiner.join(stripped)
+                    "\n".join(joiner.inline(" ".join(line.split())) for line in stripped)
+                    if verse
+                    else joiner.join(stripped)
                 )
                 kept = tuple(stripped) if 1 < len(stripped) <= 12 and len(text) <= 800 else ()
                 indent = 0 if by_indent and not verse else _indent(part[0]) - margin
@@ -379,14 +403,14 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         text = line.strip()
         following = after.split(None, 1)
-        spoken = after.lstrip().startswith(("\"", "“"))
+        spoken = after.lstrip().startswith(('"', "“"))
         # The width is an estimate: three columns of doubt, but not where somebody begins to speak.
         short = not following or len(line) + 1 + len(following[0]) <= width - (0 if spoken else 3)
         part.append(line)
         if short and len(part) == 1 and len(line) < 0.8 * width and (not _TERMINAL.search(text) or verse):
             verse.append(line)
             part = []
-            if _SENTENCE_END.search(text) and (not following or len(after) > 0.8 * width or after.lstrip()[0] in "\"“"):
+            if _SENTENCE_END.search(text) and (not following or len(after) > 0.8 * width or after.lstrip()[0] in '"“'):
                 yield verse, len(verse) > 1
                 verse = []
             continue
@@ -394,7 +418,7 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
             yield verse, len(verse) > 1
             verse = []
         ends = short and (bool(_TERMINAL.search(text)) or len(line) < 0.6 * width) and not after.lstrip()[:1].islower()
-        quoted = spoken and text[-1:] in "\"”" and _SENTENCE_END.search(text)
+        quoted = spoken and text[-1:] in '"”' and _SENTENCE_END.search(text)
         if ends or quoted:
             yield part, False
             part = []

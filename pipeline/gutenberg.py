@@ -86,7 +86,12 @@ def _parts(text: str, starts: list[tuple[int, int]], ends: list[int]) -> Iterato
     found = False
     small_print = False
     for position, stop in marks:
-        if stop < 0 and _SMALL_PRINT.match(text, position) and position - (begin or 0) < HEADER_CHARACTERS and not found:
+        if (
+            stop < 0
+            and _SMALL_PRINT.match(text, position)
+            and position - (begin or 0) < HEADER_CHARACTERS
+            and not found
+        ):
             continue  # of the header
         if stop < 0:
             if begin is not None:
