@@ -105,14 +105,31 @@ def test_one_book_a_file(files: Path) -> None:
     assert statistics["mojibake_repaired"] == 1
     found = shelf(files)
     assert found["b.txt"] | {"bytes": 0} == {
-        **{"path": "b.txt", "format": "txt", "bytes": 0, "encoding": "utf-8", "mojibake_repaired": False},
-        **{"layout": "paragraphs", "pretokenised": False, "lowercased": False, "title": "Alice's Adventures"},
-        **{"author": "Lewis Carroll", "licence": "public domain", "rights": None, "url": None, "language": "en"},
-        **{"identifiers": None, "documents": 1, "characters": len(PROSE), "left_out": "headings 1", "unread": None},
+        "path": "b.txt",
+        "format": "txt",
+        "bytes": 0,
+        "encoding": "utf-8",
+        "mojibake_repaired": False,
+        "layout": "paragraphs",
+        "pretokenised": False,
+        "lowercased": False,
+        "title": "Alice's Adventures",
+        "author": "Lewis Carroll",
+        "licence": "public domain",
+        "rights": None,
+        "url": None,
+        "language": "en",
+        "identifiers": None,
+        "documents": 1,
+        "characters": len(PROSE),
+        "left_out": "headings 1",
+        "unread": None,
         "dropped": None,
     }
     assert {name: row["dropped"] for name, row in found.items() if row["dropped"]} == {
-        **{"d.txt": "empty", "e.txt": "not_text", "f.pdf": "unknown_file_type"}
+        "d.txt": "empty",
+        "e.txt": "not_text",
+        "f.pdf": "unknown_file_type",
     }
 
 
@@ -215,8 +232,12 @@ def test_an_epub_is_one_document_with_what_it_says_of_itself(files: Path) -> Non
     assert rows == [
         {
             **dict.fromkeys(("url", "revision_id", "date")),
-            **{"doc_id": f"shelf:{digest('a.epub')}", "source": "shelf", "title": "Le Roi", "language": "fr"},
-            **{"licence": "Licence Creative Commons BY", "text": f"{STORY}\n\n{PROSE}"},
+            "doc_id": f"shelf:{digest('a.epub')}",
+            "source": "shelf",
+            "title": "Le Roi",
+            "language": "fr",
+            "licence": "Licence Creative Commons BY",
+            "text": f"{STORY}\n\n{PROSE}",
         }
     ]
     assert statistics["dropped_files"] == ["b.epub: broken_archive"]
@@ -478,13 +499,27 @@ def test_hostile_files_are_named_and_cost_little(files: Path) -> None:
     assert told["MiB"] < 1024
     found = {row["path"]: row for row in pq.read_table(out / "books.parquet").to_pylist()}
     assert {path: row["dropped"] for path, row in found.items() if not path.startswith("25.zip")} == {
-        **{"15.txt.bz2": "compression_ratio", "15.txt.xz": "compression_ratio", "16.txt.bz2": "broken"},
-        **{"17.txt.bz2": None, "18.txt.gz": "trailing_garbage", "19.txt.xz": "truncated"},
-        **{"20.txt.bz2": "not_what_its_name_says", "21.zip!/../a.txt": "unsafe_path", "21.zip!//a.txt": "unsafe_path"},
-        **{"21.zip!/C:/a.txt": "unsafe_path", "22.tar!/a": "link", "22.tar!/a/passwd.txt": None},
-        **{"23.zip": "overlapping_entries", "26.epub": None, "28.epub": None},
-        **{"29.tar!/0.txt": "device", "29.tar!/1.txt": "device", "29.tar!/2.txt": "link"},
-        **{"xml.epub": None, "37.txt": None, "good.txt": None},
+        "15.txt.bz2": "compression_ratio",
+        "15.txt.xz": "compression_ratio",
+        "16.txt.bz2": "broken",
+        "17.txt.bz2": None,
+        "18.txt.gz": "trailing_garbage",
+        "19.txt.xz": "truncated",
+        "20.txt.bz2": "not_what_its_name_says",
+        "21.zip!/../a.txt": "unsafe_path",
+        "21.zip!//a.txt": "unsafe_path",
+        "21.zip!/C:/a.txt": "unsafe_path",
+        "22.tar!/a": "link",
+        "22.tar!/a/passwd.txt": None,
+        "23.zip": "overlapping_entries",
+        "26.epub": None,
+        "28.epub": None,
+        "29.tar!/0.txt": "device",
+        "29.tar!/1.txt": "device",
+        "29.tar!/2.txt": "link",
+        "xml.epub": None,
+        "37.txt": None,
+        "good.txt": None,
     }
     assert told["dropped"]["unknown_file_type"] == 100_000
     assert found["26.epub"]["unread"] == "OEBPS/b.epub: archive_in_archive"
@@ -493,5 +528,8 @@ def test_hostile_files_are_named_and_cost_little(files: Path) -> None:
     unread = dict(each.rsplit(": ", 1) for each in found["xml.epub"]["unread"].split("; "))
     assert {page.removeprefix("OEBPS/").split(".")[0]: reason for page, reason in unread.items()} == {
         **dict.fromkeys("135", "entity_declarations"),
-        **{"6": "larger_than_8_MiB", "7": "compression_ratio", "9": "nested_too_deep", "10": "not_text"},
+        "6": "larger_than_8_MiB",
+        "7": "compression_ratio",
+        "9": "nested_too_deep",
+        "10": "not_text",
     }
