@@ -57,12 +57,15 @@ CONTENTS = re.compile(
 )
 """What a table of contents or a list of illustrations is called (to match the whole line without its decoration)."""
 
-END = re.compile(
-    r"(?:-+ ?)?(?:the (?:very )?end(?: of (?:the )?[^\n.!?]{1,60})?|finis|(?:THE )?END|FINIS|FINE|FIN|Fin|ENDE|Ende|FIM|EINDE|SLUT"
-    r"|end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
-    r"|fin (?:du|de la|de l'|del?) [^\n.!?]{1,40}|ende (?:des|der) [^\n.!?]{1,40}|fine (?:del|della) [^\n.!?]{1,40})[.!:]?(?: ?-+)?"
+_END_OF = (
+    r"(?:the )?end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
+    r"|fin (?:du|de la|del?) (?:tome|livre|premi|second|deuxi|trois|dern|volume|partie|tomo|libro|parte|la parte)[^\n.!?]{0,40}"
+    r"|ende (?:des|der) (?:erst|zweit|dritt|viert|letzt|buch|teil|theil|band)[^\n.!?]{0,40}"
+    r"|fine (?:del|della) (?:prim|second|terz|volume|libro|tomo|parte)[^\n.!?]{0,40}"
 )
-"""A line that says that a book or a part of it ends; `is_end` reads it."""
+_END_WORDS = r"the end|the very end|end|finis|fine|fin|ende|fim|einde|slut|loppu"
+_END = re.compile(rf"(?:{_END_WORDS}|{_END_OF})[.!:]?", re.I)
+_END_CAPITALS = re.compile(rf"(?:{_END_WORDS}|(?:the )?end of [^\n!?]{{1,60}}|{_END_OF})[.!:]?", re.I)
 
 NOTES = re.compile(
     r"(?:the )?(?:transcriber|transcribers|transcriber's|transcribers'|transcriber’s|transcribers’|transcription|redactor's|etext"
@@ -100,7 +103,9 @@ _PART = re.compile(
 )
 _PLACE = re.compile(rf"(?:the )?(?:{_PLACES})(?![\w'’])(?P<tail>.*)", re.I)
 _LONE_NUMERAL = re.compile(rf"[\[(]?(?:(?P<roman>{_ROMAN})|(?P<digits>\d{{1,4}}))[.:)\]]{{0,2}}[—-]?")
-_NUMBERED = re.compile(rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<mark>\. ?[—–-]*|[:)] ?|\.? ?[—–-]+ ?| )(?=[^\s.])(?P<title>.+)")
+_NUMBERED = re.compile(
+    rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<mark>\. ?[—–-]*|[:)] ?|\.? ?[—–-]+ ?| )(?=[^\s.])(?P<title>.+)"
+)
 _LOWER_ROMAN = re.compile(r"(?=..)[clxvi]{2,7}\.?")
 _PAGE = re.compile(
     r"\[ ?(?:pg|page|p|seite|s)\.? ?(?:\d{1,4}|[ivxlc]{1,8}) ?\]|\{ ?(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,8}) ?\}"
@@ -110,7 +115,9 @@ _PAGE = re.compile(
 _SEPARATOR = re.compile(r"[\s*\-_=~·•.#+—–<>o|:&/\\^§†‡⁂❦☙]*")
 _DECORATION = " \t*_=~#|+-—–·•<>"
 _SENTENCE_INSIDE = re.compile(r"[a-zà-ÿ]{3}[.!?]['\"”’]? [A-Z\"“]")
-_LETTER_PART = re.compile(r"letter|letters|lettre|lettera|brief|story|tale|fit|scene|lecture|section|act|adventure|episode|band|tome", re.I)
+_LETTER_PART = re.compile(
+    r"letter|letters|lettre|lettera|brief|story|tale|fit|scene|lecture|section|act|adventure|episode|band|tome", re.I
+)
 
 
 def bare(line: str) -> str:
@@ -136,10 +143,13 @@ def is_end(line: str) -> bool:
     if len(line) > 90:
         return False
     plain = bare(line)
-    if END.fullmatch(plain):
-        return True
-    words = plain.lower()
-    return (plain.isupper() or words.startswith(("end of", "fin d", "ende d", "fine d", "the end"))) and bool(END.fullmatch(words))
+    if plain.isupper():
+        return bool(_END_CAPITALS.fullmatch(plain))
+    return (
+        plain[:1].isupper()
+        and bool(_END.fullmatch(plain))
+        and plain.rstrip(".!:").lower() not in ("fine", "end", "slut")
+    )
 
 
 def is_heading(line: str) -> bool:
@@ -151,7 +161,7 @@ def is_heading(line: str) -> bool:
     if len(line) > HEADING_CHARACTERS:
         return False
     plain = bare(line)
-    if not plain:
+    if not plain or plain[0] in "\"“”«»„‘'" or (plain[0].islower() and len(plain) > 40):
         return False
     return _is_part(plain) or _is_lone_numeral(plain) or _is_place(plain) or _is_numbered_title(plain)
 
@@ -184,7 +194,11 @@ def _is_part(plain: str) -> bool:
     number = part["number"]
     if mark in ".:—–-([" and not _SENTENCE_INSIDE.search(rest):
         return tail.rstrip()[-1] not in ",;" and (rest[0].isupper() or not rest[0].isalpha() or plain.islower())
-    return (number.isupper() or number.isdigit() or number[0].isupper()) and title_like(rest) and tail.rstrip()[-1] not in ".,;!?"
+    return (
+        (number.isupper() or number.isdigit() or number[0].isupper())
+        and title_like(rest)
+        and tail.rstrip()[-1] not in ".,;!?"
+    )
 
 
 def _is_lone_numeral(plain: str) -> bool:
@@ -215,7 +229,7 @@ def _is_numbered_title(plain: str) -> bool:
         return True
     if _SENTENCE_INSIDE.search(title) or title[-1] in ",;:":
         return False
-    return title[0].isupper() and title[-1] not in ".!?…—\"”" and title_like(title) and (bool(mark) or len(plain) < 60)
+    return title[0].isupper() and title[-1] not in '.!?…—"”' and title_like(title) and (bool(mark) or len(plain) < 60)
 
 
 _SMALL_WORDS = frozenset(

@@ -21,7 +21,7 @@ FLOW_LINES = 20
 
 _TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$| [-–]$")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]_]*$")
-_OPENING = ("\"", "“", "«", "„", "‘", "--", "—", "'")
+_OPENING = ('"', "“", "«", "„", "‘", "--", "—", "'")
 
 
 class Block(NamedTuple):
@@ -31,7 +31,7 @@ class Block(NamedTuple):
     gap: int = 1
     """Blank lines before it."""
     indent: int = 0
-    """Of its first line, in spaces."""
+    """Of its first line, in spaces from the book's margin."""
     lines: tuple[str, ...] = ()
     """What it was joined from, where that was more than one line and is short enough to be a heading."""
 
@@ -43,38 +43,46 @@ class Joiner:
         # "word--\nnext": with a space only where the book writes "word -- next" inside its lines.
         self.dash = "" if len(_TIGHT_DASH.findall(text)) >= len(_LOOSE_DASH.findall(text)) else " "
         self.hyphens_removed = 0
-        self._words: Counter[str] | frozenset[str] = frozenset()
+        self._words: Counter[str] = Counter()
         self._keep = True
-        candidates = _LINE_END_HYPHEN.findall(text) + _INLINE_HYPHEN.findall(text)
-        if candidates:
-            self._learn(text, candidates)
+        """Whether the book's lines were broken only at hyphens that belong to their words."""
+        halves = [*_halves(text, _AFTER_LINE_END), *_halves(text, _AFTER_SPACE)]
+        if halves:
+            self._learn(text, halves)
 
-    def _learn(self, text: str, candidates: list[tuple[str, str]]) -> None:
-        self._words = Counter(_WORD.findall(_BROKEN_WORD.sub(" ", text).lower()))
-        decided = [self._evidence(left, right) for left, right in candidates]
-        self._keep = decided.count(True) >= decided.count(False)
+    def _learn(self, text: str, halves: list[tuple[str, str]]) -> None:
+        self._words.update(_WORD.findall(text.lower()))
+        for left, right in halves:
+            self._words.subtract((left.lower(), right.lower()))  # halves are no words
+        decided = [self._evidence(left, right) for left, right in halves]
+        self._keep = decided.count(True) >= 4 * decided.count(False)
 
     def _evidence(self, left: str, right: str) -> bool | None:
         """True if the hyphen belongs to the word, False if it only divides it, None if the book does not tell."""
-        words = self._words
-        assert isinstance(words, Counter)
-        left, right = left.lower(), right.lower()
-        compound, joined = words[f"{left}-{right}"], words[left.rpartition("-")[2] + right]
+        words, left, right = self._words, left.lower(), right.lower()
+        if left[-1].isdigit() or left[-2:-1] in ("", "-") or right[1:2] in ("", "-"):
+            return True  # "1914-18", "g-l-o-r-y"
+        compound, joined = words[f"{left}-{right}"], words[left.rpartition("-")[2] + right.partition("-")[0]]
         if compound != joined:
             return compound > joined
         return None
 
+    def _are_words(self, left: str, right: str) -> bool:
+        words = self._words
+        return words[left.lower().rpartition("-")[2]] > 0 and words[right.lower().partition("-")[0]] > 0
+
+    def _is_adjective(self, left: str, right: str) -> bool:
+        """Whether it may be an English compound of which no other stands in the book: "three-cornered"."""
+        known = self._words[left.lower().rpartition("-")[2]]
+        return known > 2 and len(left) > 2 and len(right) > 4 and right.endswith(("ed", "edly", "edness", "like"))
+
     def hyphen(self, left: str, right: str) -> str:
         """The word of which `left` ended a line with a hyphen and `right` began the next."""
-        if right[0].isupper() or left[-1].isdigit() or right in _SUSPENDED:
-            return f"{left}- {right}" if right in _SUSPENDED else f"{left}-{right}"
         keep = self._evidence(left, right)
         if keep is None:
-            words = self._words
-            assert isinstance(words, Counter)
-            last = left.lower().rpartition("-")[2]
-            both = words[last] > 0 and words[right.lower()] > 0
-            keep = both if not self._keep or not both else True
+            if right in _SUSPENDED:
+                return f"{left}- {right}"
+            keep = right[0].isupper() or self._keep or self._are_words(left, right) or self._is_adjective(left, right)
         if keep:
             return f"{left}-{right}"
         self.hyphens_removed += 1
@@ -96,30 +104,42 @@ class Joiner:
         return text
 
     def _inline(self, left: str, right: str) -> str:
-        words = self._words
-        assert isinstance(words, Counter)
         keep = self._evidence(left, right)
-        if right in _SUSPENDED or (keep is None and words[left.lower()] and words[right.lower()]):
+        if keep is None and (right in _SUSPENDED or self._are_words(left, right)):
             return f"{left}- {right}"  # perhaps a dash
-        if keep is None:
-            keep = False
         self.hyphens_removed += not keep
         return f"{left}-{right}" if keep else left + right
 
 
+def _halves(text: str, after: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """(left, right) of each word that a hyphen and white space part."""
+    for match in after.finditer(text):
+        if left := _LAST_WORD.search(text, max(0, match.start() - 60), match.start()):
+            yield left[0], match[1]
+
+
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_LINE_END_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]+(?:-[^\W_]+)*)-\n[^\S\n]*([^\W_]+)")
+# These begin with what is rare, for speed: a search for a word that a hyphen follows looks at every word.
+_AFTER_LINE_END = re.compile(r"-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
+_AFTER_SPACE = re.compile(r"- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
+_LAST_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*\Z")
+_LINE_END_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]+(?:-[^\W_]+)*)-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
 _INLINE_HYPHEN = re.compile(r"(?<![\w-])([^\W\d_]{2,}(?:-[^\W\d_]+)*)- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
-_BROKEN_WORD = re.compile(r"(?<![\w-])[^\W_]+(?:-[^\W_]+)*-\s+[^\W_]+")
-_TIGHT_DASH = re.compile(r"\w(?:--|—)\w")
-_LOOSE_DASH = re.compile(r"(?:--|—) \w")
-_DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)|(?<=[\w,;.!?])\n[^\S\n]*(?P<b>--+|—)(?=\w)")
+_TIGHT_DASH = re.compile(r"(?:--|—)\b")
+_LOOSE_DASH = re.compile(r"(?:--|—) \b")
+_DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)")
 _SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())
 
 
 def blocks(text: str) -> tuple[list[Block], Joiner]:
     """The blocks of a text with "\\n" newlines, and the joiner that counted the hyphens."""
-    text = text.replace("\t", "    ").replace("\u00ad\n", "").replace("\u00ad", "").replace("\f", "\n\n").replace("\v", "\n")
+    text = (
+        text.replace("\t", "    ")
+        .replace("\u00ad\n", "")
+        .replace("\u00ad", "")
+        .replace("\f", "\n\n")
+        .replace("\v", "\n")
+    )
     lines = [line.rstrip() for line in text.split("\n")]
     joiner = Joiner("\n".join(lines))
     filled = [line for line in lines if line]
@@ -207,7 +227,9 @@ def _indent(line: str) -> int:
 
 def _alone(line: str) -> bool:
     """Whether a line is a block of its own, whatever stands around it."""
-    return len(line) < LONG_LINE and (is_separator(line.strip()) or (is_heading(line) and _surely(line)) or is_end(line))
+    return len(line) < LONG_LINE and (
+        is_separator(line.strip()) or (is_heading(line) and _surely(line)) or is_end(line)
+    )
 
 
 _SURE = re.compile(
@@ -229,7 +251,12 @@ def _pieces(run: _Run) -> Iterator[_Run]:
     first = 0
     gap = run.gap
     for number, line in enumerate(run.lines):
-        if len(line) < 80 and _maybe_alone(line) and (_alone(line) or (line[0] in "[{" and is_page_number(line))):
+        if (
+            len(line) < 80
+            and not (line[0].islower() and len(line) > 32)
+            and _maybe_alone(line)
+            and (_alone(line) or (line[0] in "[{" and is_page_number(line)))
+        ):
             if number > first:
                 yield _Run(run.lines[first:number], gap)
                 gap = 0
@@ -252,13 +279,14 @@ def _maybe_alone(line: str) -> bool:
 
 def _separated(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Block]:
     """Paragraphs between blank lines."""
-    margin = _margin(runs)
+    margin, first = _margins(runs)
     for whole in runs:
         for run in _pieces(whole):
             lines = run.lines
-            indent = _indent(lines[0])
+            if first > margin and _indent(lines[0]) == first and all(_indent(line) <= margin for line in lines[1:]):
+                lines = [lines[0][first - margin :], *lines[1:]]
             if len(lines) == 1:
-                yield Block(joiner.join([lines[0].strip()]), run.gap, indent)
+                yield Block(joiner.join([lines[0].strip()]), run.gap, _indent(lines[0]) - margin)
                 continue
             yield from _set(lines, run.gap, margin, width, joiner)
 
@@ -275,22 +303,33 @@ def _set(lines: list[str], gap: int, margin: int, width: int, joiner: Joiner) ->
             start = 0
             for stop in range(1, len(lines) + 1):
                 if stop == len(lines) or inner[stop] != inner[start]:
-                    yield from _set(lines[start:stop], gap if not start else 0, margin if not inner[start] else -1, width, joiner)
+                    yield from _set(
+                        lines[start:stop], gap if not start else 0, margin if not inner[start] else -1, width, joiner
+                    )
                     start = stop
             return
     if is_verse(stripped, min(indents) - max(margin, 0) if indents else 0, width):
-        yield Block("\n".join(joiner.inline(" ".join(line.split())) for line in stripped), gap, indents[0] if indents else 0, kept)
+        yield Block(
+            "\n".join(joiner.inline(" ".join(line.split())) for line in stripped),
+            gap,
+            indents[0] - max(margin, 0) if indents else 0,
+            kept,
+        )
     else:
-        yield Block(joiner.join(stripped), gap, indents[0] if indents else 0, kept)
+        yield Block(joiner.join(stripped), gap, indents[0] - max(margin, 0) if indents else 0, kept)
 
 
-def _margin(runs: Sequence[_Run]) -> int:
-    """The indent that most lines have."""
-    counts: Counter[int] = Counter()
+def _margins(runs: Sequence[_Run]) -> tuple[int, int]:
+    """(The indent that most lines have, the one that most first lines of paragraphs have)."""
+    later: Counter[int] = Counter()
+    first: Counter[int] = Counter()
     for run in runs:
         if len(run.lines) > 2:
-            counts.update(_indent(line) for line in run.lines[1:])
-    return counts.most_common(1)[0][0] if counts else 0
+            first[_indent(run.lines[0])] += 1
+            later.update(_indent(line) for line in run.lines[1:])
+    if not later:
+        return 0, 0
+    return later.most_common(1)[0][0], first.most_common(1)[0][0]
 
 
 def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
@@ -301,12 +340,14 @@ def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
     longest = max(map(len, lines))
     if not indent and longest > 0.85 * width:
         return False
+    begins = sum(not after[0].islower() for after in lines[1:])
+    capitals = begins / (len(lines) - 1)
+    if capitals == 1 and begins > 3:
+        return True  # lines of one metre look filled, but no prose breaks before capitals only
     room = max(longest, min(width - 2 * indent, 60)) if len(lines) == 2 else longest
     wrapped = sum(len(line) + 1 + len(after.split(None, 1)[0]) > room - 1 for line, after in pairwise(lines))
     if wrapped >= 0.75 * (len(lines) - 1):
         return False
-    begins = sum(not after[0].islower() for after in lines[1:])
-    capitals = begins / (len(lines) - 1)
     return capitals >= (0.4 if indent > 0 else 0.75)
 
 
@@ -321,15 +362,20 @@ def _flow(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Block]:
         gap = run.gap
         for piece in _pieces(run):
             parts = (
-                _by_indent(piece.lines, margin, first_indent) if by_indent else _by_short_lines(piece.lines, width, piece.gap)
+                _by_indent(piece.lines, margin, first_indent)
+                if by_indent
+                else _by_short_lines(piece.lines, width, piece.gap)
             )
             for part, verse in parts:
                 stripped = [line.strip() for line in part]
                 text = (
-                    "\n".join(joiner.inline(" ".join(line.split())) for line in stripped) if verse else joiner.join(stripped)
+                    "\n".join(joiner.inline(" ".join(line.split())) for line in stripped)
+                    if verse
+                    else joiner.join(stripped)
                 )
                 kept = tuple(stripped) if 1 < len(stripped) <= 12 and len(text) <= 800 else ()
-                yield Block(text, gap, _indent(part[0]) - margin if not by_indent or verse else 0, kept)
+                indent = 0 if by_indent and not verse else _indent(part[0]) - margin
+                yield Block(text, gap, indent, kept)
                 gap = 0
 
 
@@ -357,14 +403,14 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         text = line.strip()
         following = after.split(None, 1)
-        spoken = after.lstrip().startswith(("\"", "“"))
+        spoken = after.lstrip().startswith(('"', "“"))
         # The width is an estimate: three columns of doubt, but not where somebody begins to speak.
         short = not following or len(line) + 1 + len(following[0]) <= width - (0 if spoken else 3)
         part.append(line)
         if short and len(part) == 1 and len(line) < 0.8 * width and (not _TERMINAL.search(text) or verse):
             verse.append(line)
             part = []
-            if _SENTENCE_END.search(text) and (not following or len(after) > 0.8 * width or after.lstrip()[0] in "\"“"):
+            if _SENTENCE_END.search(text) and (not following or len(after) > 0.8 * width or after.lstrip()[0] in '"“'):
                 yield verse, len(verse) > 1
                 verse = []
             continue
@@ -372,7 +418,7 @@ def _by_short_lines(lines: list[str], width: int, gap: int) -> Iterator[tuple[li
             yield verse, len(verse) > 1
             verse = []
         ends = short and (bool(_TERMINAL.search(text)) or len(line) < 0.6 * width) and not after.lstrip()[:1].islower()
-        quoted = spoken and text[-1:] in "\"”" and _SENTENCE_END.search(text)
+        quoted = spoken and text[-1:] in '"”' and _SENTENCE_END.search(text)
         if ends or quoted:
             yield part, False
             part = []
@@ -438,7 +484,10 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
     longest = max(map(len, lines))
     open_lines = sum(not _TERMINAL.search(line) for line in lines[:-1])
     wrapped = sum(len(a) + 1 + len(b.split(None, 1)[0]) > 0.9 * longest for a, b in pairwise(lines))
-    return longest > 40 and wrapped >= 0.75 * (len(lines) - 1) and open_lines >= 0.6 * (len(lines) - 1)
+    # Verse has about one length of line as well, but begins its lines with capitals.
+    goes_on = sum(b[0].islower() or a[-1] == "-" for a, b in pairwise(lines))
+    most = 0.6 * (len(lines) - 1)
+    return longest > 40 and wrapped >= 1.2 * most and open_lines >= most and goes_on >= 0.5 * most
 
 
 def _group(lines: list[str], joiner: Joiner) -> Iterator[Block]:

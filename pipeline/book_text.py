@@ -29,6 +29,8 @@ FRONT_SHARE = 0.2
 """Title pages and tables of contents stand before this share of a book's characters."""
 BACK_SHARE = 0.8
 """Adverts, indexes and transcriber's notes stand behind this share."""
+FRONT_CHARACTERS = 3000
+"""… but at least so many characters are looked at, for texts that are short."""
 TITLE_CHARACTERS = 140
 PROSE_CHARACTERS = 200
 """A paragraph as long as this is prose also on a title page."""
@@ -120,11 +122,17 @@ _BRACKETS = re.compile(r"[\[\]]")
 _ILLUSTRATIONS = ("illus", "pict", "imag", "musi", "deco", "fron", "cove", "map", "plat", "blan", "abbi", "ilus")
 _FOOTNOTES = ("foot", "side", "head", "fußn")
 _KEPT_NOTES = ("gree", "hand", "note:")
-_INLINE_PAGE = re.compile(r"\[(?:Pg|pg|Page|p\.|S\.) ?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}")
+_INLINE_PAGE = re.compile(
+    r"\[(?:Pg|pg|Page|p\.|S\.)\s?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}"
+)
 _FOOTNOTE_MARK = re.compile(r"(?<=[^\s\[])[^\S\n]?\[(?:\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\](?![(\w])")
-_FOOTNOTE_BODY = re.compile(r"\s*(?:\[(?P<mark>\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\] |(?:Footnote|FOOTNOTE|Fußnote) (?P<mark2>\w{1,4})[:.] )\S")
+_FOOTNOTE_BODY = re.compile(
+    r"\s*(?:\[(?P<mark>\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\] |(?:Footnote|FOOTNOTE|Fußnote) (?P<mark2>\w{1,4})[:.] )\S"
+)
 _ITALICS = re.compile(r"(?<![_\w])_(?=[^_\s])|(?<=[^_\s])_(?![_\w])")
-_PAIRED = re.compile(r"(?<![\w=~])([=~])(?=[^\s=~])([^\n=~]{1,200}(?:\n(?!\n)[^\n=~]{1,200}){0,3})(?<=[^\s=~])\1(?![\w=~])")
+_PAIRED = re.compile(
+    r"(?<![\w=~])([=~])(?=[^\s=~])([^\n=~]{1,200}(?:\n(?!\n)[^\n=~]{1,200}){0,3})(?<=[^\s=~])\1(?![\w=~])"
+)
 _TAGS = re.compile(r"</?(?:i|b|em|strong|sc|small|u|big)>", re.I)
 _POETRY_MARKS = re.compile(r"^/[*#$Pp]+(?:\[[^\]\n]{0,20}\])?$|^[*#$Pp]/$", re.M)
 
@@ -159,7 +167,7 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
         elif opened:
             closing[opened.pop()] = bracket.end()
     parts: list[str] = []
-    done = 0
+    done = paragraph_end = 0
     for note in starts:
         if note.start() < done:
             continue
@@ -168,11 +176,19 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
             continue
         end = closing.get(note.start(), -1)
         if end < 0 or end - note.start() > NOTE_CHARACTERS:
-            end = text.find("\n\n", note.end())
-            end = len(text) if end < 0 else end
+            if paragraph_end < note.end():
+                paragraph_end = text.find("\n\n", note.end())
+                paragraph_end = len(text) if paragraph_end < 0 else paragraph_end
+            end = paragraph_end
             if end - note.start() > NOTE_CHARACTERS:
                 continue
-        kind = "illustrations" if what.startswith(_ILLUSTRATIONS) else "footnotes" if what.startswith(_FOOTNOTES) else "notes"
+        kind = (
+            "illustrations"
+            if what.startswith(_ILLUSTRATIONS)
+            else "footnotes"
+            if what.startswith(_FOOTNOTES)
+            else "notes"
+        )
         counts[kind] += 1
         parts.append(text[done : note.start()])
         done = end
@@ -181,11 +197,15 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
 
 # --- rules on blocks ---------------------------------------------------------------------------------------------------
 
-_TERMINAL = re.compile(r"[.!?…:;][\"'”’»)\]]*$|[—\"”»]$|--$")
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*$")
-_QUOTES = "\"“”«»„‘"
+_TERMINAL = re.compile(r".*?(?:[.!?…:;][\"'”’»)\]]*|[—\"”»]|--)\Z", re.S)
+_SENTENCE_END = re.compile(r".*?[.!?…][\"'”’»)\]]*\Z", re.S)
+TAIL = 40
+"""So many last characters tell how a paragraph ends."""
+_QUOTES = '"“”«»„‘'
 _PAGE_AT_END = re.compile(r"(?:\s{2,}|\.{2,}|(?: \.){2,}|\s|…|_|—)(?:\d{1,4}|[ivxlc]{1,7})\.?$")
-_LEADERS = re.compile(r"\s{3,}\d{1,4}\.?$|(?:\. ?){3,} ?(?:\d{1,4}|[ivxlc]+)?\.?$|\s{2,}(?:_?Frontispiece_?|facing|To face)", re.I)
+_LEADERS = re.compile(
+    r"\s{3,}\d{1,4}\.?$|(?:\. ?){3,} ?(?:\d{1,4}|[ivxlc]+)?\.?$|\s{2,}(?:_?Frontispiece_?|facing|To face)", re.I
+)
 _CONTENTS_ITEM = re.compile(
     r"\s*(?:(?:chapter|chap\.?|book|part|act|scene|kapitel|chapitre|livre|cap[íi]tulo|capitolo|letter)\b|[IVXLC]{1,8}[.:—\s-]|\d{1,3}[.:)—\s-])",
     re.I,
@@ -248,7 +268,12 @@ class _Rules:
         if not number:
             return False
         before = self.parts[number - 1].text
-        return before[-1] in ":," and len(before) > 30 and len(self.parts[number].text) > 12 and self.keys[number - 1] is None
+        return (
+            before[-1] in ":,"
+            and len(before) > 30
+            and len(self.parts[number].text) > 12
+            and self.keys[number - 1] is None
+        )
 
     def _contents(self) -> set[str]:
         """Drops tables of contents and lists of illustrations; returns the titles that they list."""
@@ -259,31 +284,41 @@ class _Rules:
             lines = part.lines or (part.text,)
             if len(lines[0]) < 60 and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")) and not self._late(number):
                 number = self._list(number, titles)
-            elif len(lines) > 2 and sum(bool(_LEADERS.search(line)) for line in self._raw(number)) > 0.5 * len(lines):
+            elif (
+                len(lines) > 2
+                and not self._late(number)
+                and sum(bool(_LEADERS.search(line[-TAIL:])) for line in self._raw(number)) > 0.5 * len(lines)
+            ):
                 self._drop_item(number, titles)
                 number += 1
             else:
                 number += 1
         return titles
 
+    def _front_characters(self) -> float:
+        return max(FRONT_SHARE * self.total, FRONT_CHARACTERS)
+
     def _raw(self, number: int) -> Sequence[str]:
         return self.parts[number].lines or (self.parts[number].text,)
 
     def _late(self, number: int) -> bool:
-        return FRONT_SHARE < self.offsets[number] / self.total < BACK_SHARE
+        return self._front_characters() < self.offsets[number] < BACK_SHARE * self.total
 
     def _list(self, number: int, titles: set[str]) -> int:
         """Drops the items behind the heading at `number`; returns the number of the first block behind them."""
         self.keys[number] = "headings"
+        known = frozenset(titles)  # of lists before this one
         for line in self._raw(number)[1:]:
             _note_title(line, titles)
+        if len(self._raw(number)) > 1:
+            known = frozenset(titles)
         seen: list[str] = []
         last = number
         stop = min(len(self.parts), number + 400)
         for item in range(number + 1, stop):
             text = self.parts[item].text
             flat = bare(text)
-            if flat.lower() in seen[:3] and len(seen) > 2:
+            if (flat.lower() in seen[:3] and len(seen) > 2) or _title_key(flat) in known:
                 break  # the first chapter itself
             if not self._is_item(item):
                 break
@@ -301,19 +336,31 @@ class _Rules:
         part = self.parts[number]
         text = part.text
         flat = text.replace("\n", " ")
-        if _PAGE_AT_END.search(flat) and len(flat) < 1000:
+        if _PAGE_AT_END.search(flat[-TAIL:]) and len(flat) < 1000:
             return True
-        if part.lines and sum(bool(_PAGE_AT_END.search(line) or _CONTENTS_ITEM.match(line)) for line in part.lines) > 0.5 * len(part.lines):
+        if part.lines and sum(
+            bool(_PAGE_AT_END.search(line[-TAIL:]) or _CONTENTS_ITEM.match(line)) for line in part.lines
+        ) > 0.5 * len(part.lines):
             return True
         if _CONTENTS_ITEM.match(flat) and (len(flat) < 120 or flat.count("--") + flat.count("—") > 2):
             return True
-        if flat.lower().strip(" .") in ("page", "chap. page", "chapter page", "chapter", "chap", "facing page", "seite"):
+        if flat.lower().strip(" .") in (
+            "page",
+            "chap. page",
+            "chapter page",
+            "chapter",
+            "chap",
+            "facing page",
+            "seite",
+        ):
             return True
         if len(flat) > 100 and not part.lines:
             return False
         if part.lines:
-            return all(len(line) < 80 and not (_SENTENCE_END.search(line) and not title_like(line)) for line in part.lines)
-        return flat.isupper() or (title_like(flat) and not flat.startswith(tuple(_QUOTES)))or not _TERMINAL.search(flat) and len(flat) < 60
+            return all(len(line) < 80 and (line.isupper() or title_like(line)) for line in part.lines)
+        if flat[0] in _QUOTES and _TERMINAL.match(flat[-TAIL:]):
+            return flat.isupper()
+        return flat.isupper() or title_like(flat) or (not _TERMINAL.match(flat[-TAIL:]) and len(flat) < 60)
 
     def _drop_item(self, number: int, titles: set[str]) -> None:
         self.keys[number] = "contents_lines"
@@ -323,9 +370,17 @@ class _Rules:
     def _titles(self) -> None:
         """Drops the titles that follow the numbers of chapters, where they are on a line of their own."""
         parts, keys = self.parts, self.keys
-        numbers = [n for n, key in enumerate(keys) if key == "headings" and n + 1 < len(parts) and has_number_only(parts[n].text)]
+        numbers = [
+            n
+            for n, key in enumerate(keys)
+            if key == "headings" and n + 1 < len(parts) and has_number_only(parts[n].text)
+        ]
         after = [n + 1 for n in numbers if keys[n + 1] is None]
-        short = [n for n in after if len(parts[n].text) < 90 and len(parts[n].text.split("\n")) <= 3 and parts[n].text[0] not in _QUOTES]
+        short = [
+            n
+            for n in after
+            if len(parts[n].text) < 90 and len(parts[n].text.split("\n")) <= 3 and parts[n].text[0] not in _QUOTES
+        ]
         usual = len(short) >= 3 and len(short) > 0.6 * len(after)
         for n in after:
             text = parts[n].text
@@ -333,7 +388,13 @@ class _Rules:
                 keys[n] = "headings"
                 # A second line of the title, or a subtitle in capitals.
                 following = n + 1
-                while following < len(parts) and following < n + 3 and keys[following] is None and parts[following].text.isupper() and len(parts[following].text) < TITLE_CHARACTERS:
+                while (
+                    following < len(parts)
+                    and following < n + 3
+                    and keys[following] is None
+                    and parts[following].text.isupper()
+                    and len(parts[following].text) < TITLE_CHARACTERS
+                ):
                     keys[following] = "headings"
                     following += 1
 
@@ -345,7 +406,7 @@ class _Rules:
             return True
         if flat[0] in _QUOTES and not (flat[-1] in _QUOTES and title_like(flat) and flat[-2] not in ".!?,"):
             return False
-        if not _TERMINAL.search(flat) and flat[-1] not in ",-—":
+        if not _TERMINAL.match(flat[-TAIL:]) and flat[-1] not in ",-—":
             return len(flat) < 100 and (title_like(flat) or usual or len(flat) < 60)
         if flat[-1] in ",:;—":
             return False
@@ -358,7 +419,7 @@ class _Rules:
         for number, part in enumerate(self.parts):
             if self.keys[number] is None and len(part.text) < TITLE_CHARACTERS:
                 for line in (part.text.replace("\n", " "), *(part.lines[:1] if len(part.lines) < 4 else ())):
-                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.search(line)):
+                    if _title_key(line) in titles and not (line[0] in _QUOTES and _SENTENCE_END.match(line[-TAIL:])):
                         self.keys[number] = "headings"
                         break
 
@@ -369,7 +430,10 @@ class _Rules:
         candidates = [
             n
             for n, part in enumerate(parts)
-            if keys[n] is None and len(part.text) <= TITLE_CHARACTERS and part.text.isupper() and _is_capital_title(part.text)
+            if keys[n] is None
+            and len(part.text) <= TITLE_CHARACTERS
+            and part.text.isupper()
+            and _is_capital_title(part.text)
         ]
         repeated = Counter(parts[n].text for n in candidates)
         for n in candidates:
@@ -386,7 +450,11 @@ class _Rules:
 
     def _ended(self, number: int) -> bool:
         """Whether the block before ended its sentence, and the next one does not go on with it."""
-        ended = number == 0 or self.keys[number - 1] is not None or bool(_SENTENCE_END.search(self.parts[number - 1].text))
+        ended = (
+            number == 0
+            or self.keys[number - 1] is not None
+            or bool(_SENTENCE_END.match(self.parts[number - 1].text[-TAIL:]))
+        )
         goes_on = number + 1 < len(self.parts) and _LOWER_START.match(self.parts[number + 1].text)
         apart = number > 0 and self.parts[number].gap > 2
         return (ended or apart) and not goes_on
@@ -413,25 +481,28 @@ class _Rules:
             self.keys[n] = "title_page"
 
     def _front_end(self) -> int:
-        """The number of the first block that surely belongs to the book: the one behind the first heading that prose
-        follows, or the first of prose where no heading comes."""
-        limit = self.total * FRONT_SHARE
-        end = 0
-        prose = 0
+        """The number of the last heading before the book's prose begins, or of its first paragraph where no heading comes.
+
+        An epigraph or a dedication is prose as well: what stands before the first heading of a chapter is the book's
+        beginning only if it is long.
+        """
+        limit = self._front_characters()
+        heading = first = characters = 0
+        chapter = False
         for n, part in enumerate(self.parts):
-            if self.offsets[n] > limit and n > 3:
+            if self.offsets[n] > limit:
                 break
             if self.keys[n] in ("headings", "contents_lines"):
-                end = n
-                if prose > 3000:
+                heading = n
+                chapter = chapter or (self.keys[n] == "headings" and is_heading(part.text))
+            elif self.keys[n] is None and "\n" not in part.text and (_is_prose(part) or _is_sentence(part)):
+                if PUBLISHER.search(part.text) and len(part.text) < 600:
+                    continue
+                first = first or n
+                characters += len(part.text)
+                if chapter or characters > FRONT_CHARACTERS:
                     break
-            elif self.keys[n] is None and _is_prose(part):
-                prose += len(part.text)
-                if not end and prose:
-                    end = max(end, n)
-                if prose > 6000:
-                    break
-        return end
+        return heading or first
 
     def _front_line(self, part: Block, text: str) -> bool:
         if PUBLISHER.search(text) and not _is_prose(part):
@@ -455,7 +526,9 @@ class _Rules:
             flat = bare(text)
             if is_end(text) and re.match(r"(?:the )?(?:end|finis|fin|fine|ende|fim|einde|slut)\W*$", flat, re.I):
                 end = n
-            elif (flat.isupper() or self.keys[n]) and (ADVERTS.fullmatch(flat.strip(".:")) or NOTES.fullmatch(flat.strip(".:"))):
+            elif (flat.isupper() or self.keys[n]) and (
+                ADVERTS.fullmatch(flat.strip(".:")) or NOTES.fullmatch(flat.strip(".:"))
+            ):
                 if self.total - self.offsets[n] < 0.15 * self.total and self._is_back(n + 1):
                     self._drop_back(n)
                     break
@@ -465,7 +538,11 @@ class _Rules:
     def _is_back(self, number: int) -> bool:
         """Whether few of the blocks from here on are paragraphs of prose."""
         rest = self.parts[number:]
-        prose = sum(len(part.text) for part in rest if _is_prose(part) and not PUBLISHER.search(part.text) and not _numbered(part.text))
+        prose = sum(
+            len(part.text)
+            for part in rest
+            if _is_prose(part) and not PUBLISHER.search(part.text) and not _numbered(part.text)
+        )
         return prose < 0.5 * sum(len(part.text) for part in rest) or not rest
 
     def _drop_back(self, number: int) -> None:
@@ -475,7 +552,9 @@ class _Rules:
     def _notes(self) -> None:
         """Drops credits, transcriber's notes and the bodies of footnotes."""
         parts, keys = self.parts, self.keys
-        marks = {match[0].strip(" []") for part in parts if "[" in part.text for match in _FOOTNOTE_MARK.finditer(part.text)}
+        marks = {
+            match[0].strip(" []") for part in parts if "[" in part.text for match in _FOOTNOTE_MARK.finditer(part.text)
+        }
         n = 0
         in_footnotes = False
         while n < len(parts):
@@ -487,12 +566,25 @@ class _Rules:
                     keys[n] = "footnotes"
             elif keys[n] is None and in_footnotes and _numbered(text):
                 keys[n] = "footnotes"
-            elif near_end and len(text) < 3000 and keys[n] is None and is_credit(text) and re.search(r"gutenberg|pgdp|proofread|e-?text|archive\.org|internet archive", text, re.I):
+            elif (
+                near_end
+                and len(text) < 3000
+                and keys[n] is None
+                and is_credit(text)
+                and re.search(r"gutenberg|pgdp|proofread|e-?text|archive\.org|internet archive", text, re.I)
+            ):
                 keys[n] = "notes"
             elif len(text) < 3000 and NOTES.match(text.lstrip(" *[_+-|")) and near_end:
                 n = self._drop_notes(n)
             if len(text) < 20:
-                in_footnotes = bare(text).lower().strip(".:") in ("footnotes", "footnote", "notes", "fußnoten", "notas", "note")
+                in_footnotes = bare(text).lower().strip(".:") in (
+                    "footnotes",
+                    "footnote",
+                    "notes",
+                    "fußnoten",
+                    "notas",
+                    "note",
+                )
                 if in_footnotes and keys[n] is None:
                     keys[n] = "headings"
             n += 1
@@ -507,7 +599,12 @@ class _Rules:
             part = self.parts[n]
             if not late and (not title_only or (part.gap > 2 and n > number + 1) or self.keys[n] == "headings"):
                 break
-            if not late and n > number + 1 and part.gap <= 1 and not re.search(r"transcri|spelling|punctuation|hyphen|typograph|original|error", part.text, re.I):
+            if (
+                not late
+                and n > number + 1
+                and part.gap <= 1
+                and not re.search(r"transcri|spelling|punctuation|hyphen|typograph|original|error", part.text, re.I)
+            ):
                 break
             self.keys[n] = "notes"
             last = n
@@ -515,33 +612,32 @@ class _Rules:
 
     def _joined(self) -> list[str]:
         """The prose; halves of a sentence that a page break or a note had parted are joined."""
-        kept: list[str] = []
-        pending: Block | None = None
-        before: Block | None = None
-        crossed = False
+        kept: list[list[str]] = []
+        before: str | None = None
+        """The text that the next block may go on with; None behind a heading."""
+        aside = False
         for part, key in zip(self.parts, self.keys, strict=True):
             if key in ("page_numbers", "footnotes", "illustrations"):
                 continue
             if key:
-                before, crossed = None, True
+                before, aside = None, False
                 continue
             text = self._unmarked(part.text)
             if not text:
                 continue
-            if before is not None and _goes_on(before.text, text):
-                if pending is not None:
+            if before is not None and _goes_on(before, text):
+                if aside:
                     kept.pop()
                     self.counts["footnotes"] += 1
-                kept[-1] = f"{kept[-1]}{'' if text[0] in ',.;:!?' else ' '}{text}"
-                before, pending = Block(kept[-1]), None
+                kept[-1].append(text if text[0] in ",.;:!?" else f" {text}")
+                before, aside = text, False
                 continue
-            if before is not None and pending is None and part.indent and len(text) < 80 and not part.lines and _is_open(before.text):
-                pending = part
-            else:
-                before, pending = part._replace(text=text), None
-            kept.append(text)
-            crossed = False
-        return kept
+            # A short line set in between the halves of a sentence is a note, if the other half comes.
+            aside = not aside and before is not None and part.indent > 0 and len(text) < 80 and _is_open(before)
+            aside = aside and not part.lines
+            before = before if aside else text
+            kept.append([text])
+        return ["".join(texts) for texts in kept]
 
     def _unmarked(self, text: str) -> str:
         if "[" not in text:
@@ -557,7 +653,9 @@ def _is_open(text: str) -> bool:
 
 
 def _goes_on(before: str, text: str) -> bool:
-    return _is_open(before) and "\n" not in text and (text[0].islower() or (text[0] in ",;.!?" and before[-1] != text[0]))
+    return (
+        _is_open(before) and "\n" not in text and (text[0].islower() or (text[0] in ",;.!?" and before[-1] != text[0]))
+    )
 
 
 def _offsets(parts: Sequence[Block]) -> list[int]:
@@ -571,7 +669,12 @@ def _offsets(parts: Sequence[Block]) -> list[int]:
 
 def _is_prose(part: Block) -> bool:
     text = part.text
-    return len(text) >= PROSE_CHARACTERS and "\n" not in text and bool(_TERMINAL.search(text)) and not _LEADERS.search(text)
+    return (
+        len(text) >= PROSE_CHARACTERS
+        and "\n" not in text
+        and bool(_TERMINAL.match(text[-TAIL:]))
+        and not _LEADERS.search(text[-TAIL:])
+    )
 
 
 def _is_sentence(part: Block) -> bool:
@@ -579,11 +682,11 @@ def _is_sentence(part: Block) -> bool:
     text = part.text
     if "\n" in text:
         return text.count("\n") >= 3 and not text.isupper() and not any(map(str.isupper, text.split("\n")))
-    if text[0] in _QUOTES and _SENTENCE_END.search(text):
+    if text.startswith((*_QUOTES, "--", "—", "–")) and _SENTENCE_END.match(text[-TAIL:]):
         return True
     words = text.split()
     lower = sum(word[0].islower() for word in words)
-    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.search(text))
+    return len(words) >= 5 and lower >= 0.5 * len(words) and bool(_TERMINAL.match(text[-TAIL:]))
 
 
 def _without_title_lines(part: Block) -> Block:
@@ -598,7 +701,7 @@ def _without_title_lines(part: Block) -> Block:
 
 def _is_capital_title(text: str) -> bool:
     letters = sum(map(str.isalpha, text))
-    whole = text[0] not in _QUOTES and text[-1] not in "\"”!"
+    whole = text[0] not in _QUOTES and text[-1] not in '"”!'
     return letters >= 3 and letters > 0.5 * len(text.replace(" ", "")) and whole
 
 
@@ -607,7 +710,8 @@ def _numbered(text: str) -> bool:
 
 
 _TITLE_NUMBER = re.compile(
-    r"(?:chapter|book|part|chap\.?|kapitel|chapitre|cap[íi]tulo|capitolo)?\s*(?:[ivxlc]{1,8}|\d{1,3})(?:[.:)—–\s-]+|$)", re.I
+    r"(?:chapter|book|part|chap\.?|kapitel|chapitre|cap[íi]tulo|capitolo)?\s*(?:[ivxlc]{1,8}|\d{1,3})(?:[.:)—–\s-]+|$)",
+    re.I,
 )
 
 

@@ -10,7 +10,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -204,9 +204,7 @@ class _Book:
     in_manifest: bool = False
 
     def plain(self) -> dict[str, Any]:
-        row = {
-            name: value if value != "" else None for name, value in asdict(self).items() if name in BOOKS_SCHEMA.names
-        }
+        row = {name: None if getattr(self, name) == "" else getattr(self, name) for name in BOOKS_SCHEMA.names}
         row["left_out"] = ", ".join(f"{reason} {count}" for reason, count in sorted(self.left_out.items())) or None
         row["unread"] = "; ".join(f"{page}: {reason}" for page, reason in self.unread.items()) or None
         return row

@@ -67,7 +67,7 @@ def read_epub(data: bytes) -> Epub:
     pages = _pages(package, items, folder, book)
     _refuse_encrypted(archive, pages)
     skipped = _guide(package, folder) | _landmarks(archive, items, folder)
-    size = 0
+    size = 0  # of all markup that was read
     for name in pages:
         reason = skipped.get(name) or _reason_by_name(name)
         if reason:
@@ -77,15 +77,15 @@ def read_epub(data: bytes) -> Epub:
             content = archive.read(name, MAX_PAGE_BYTES)
             if content is None:
                 raise Unreadable("missing")
-            page = prose(content)
+            size += len(content)
+            page = prose(content) if size <= MAX_MEMBER_BYTES else None
         except Unreadable as error:
             book.unread[name] = error.reason
             continue
+        if page is None:
+            raise Unreadable(f"larger_than_{MAX_MEMBER_BYTES >> 20}_MiB")
         book.left_out += page.left_out
         book.paragraphs += page.paragraphs
-        size += sum(map(len, page.paragraphs))
-        if size > MAX_MEMBER_BYTES:
-            raise Unreadable(f"larger_than_{MAX_MEMBER_BYTES >> 20}_MiB")
     return book
 
 

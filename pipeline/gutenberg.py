@@ -27,6 +27,7 @@ _END = re.compile(
     r"|Updated editions will replace the previous one)",
     re.M | re.I,
 )
+_SMALL_PRINT = re.compile(r"[ \t]*\*+ ?START ?\*+ ?THE SMALL PRINT", re.I)
 _BOILERPLATE = re.compile(
     r"project gutenberg|gutenberg\.(?:org|net)|pglaf|\be-?texts?\b|small print|promo\.net|ibiblio\.org", re.I
 )
@@ -80,16 +81,24 @@ def strip_gutenberg(text: str) -> tuple[str, dict[str, str]]:
 def _parts(text: str, starts: list[tuple[int, int]], ends: list[int]) -> Iterator[tuple[int, int]]:
     """Where the books stand: from the last start mark of a header to the next end mark."""
     marks = sorted([(begin, stop) for begin, stop in starts] + [(end, -1) for end in ends])
-    begin: int | None = None if marks and marks[0][1] >= 0 else 0
+    first = next((stop for position, stop in marks if not (stop < 0 and _SMALL_PRINT.match(text, position))), -1)
+    begin: int | None = None if first >= 0 else 0
     found = False
     small_print = False
     for position, stop in marks:
+        if (
+            stop < 0
+            and _SMALL_PRINT.match(text, position)
+            and position - (begin or 0) < HEADER_CHARACTERS
+            and not found
+        ):
+            continue  # of the header
         if stop < 0:
             if begin is not None:
                 found = True
                 yield begin, position
             begin = None
-            small_print = "SMALL PRINT" in text[position : position + 60].upper()
+            small_print = bool(_SMALL_PRINT.match(text, position))
         elif small_print and found and text[position : position + 12].lstrip(" *").upper().startswith("END"):
             small_print = False  # the end of a small print that stands behind the book
         elif begin is None or position - begin < HEADER_CHARACTERS:
@@ -103,7 +112,8 @@ def _parts(text: str, starts: list[tuple[int, int]], ends: list[int]) -> Iterato
 def _unmarked_header(text: str) -> int:
     """Where the header ends in a file without a start mark: behind the last paragraph that speaks of the project."""
     head = text[:HEADER_CHARACTERS]
-    if not re.match(r"\s*(?:[^\n]*\n){0,4}?[^\n]*project gutenberg", head, re.I):
+    first_lines = [line for line in head.split("\n", 40)[:40] if line.strip()][:5]
+    if not any("project gutenberg" in line.lower() for line in first_lines):
         return 0
     end = start = 0
     for paragraph in [*_PARAGRAPH.finditer(head), None]:

@@ -40,23 +40,25 @@ class Section:
 
 
 _TOKENISED = re.compile(r" (?:[,;:.?!]|n't|'(?:s|re|ll|ve|m|d))(?= |$)|``|''", re.M)
+_LETTER = re.compile(r"[^\W\d_]")
+_CAPITAL_OR_OTHER = re.compile(r"[^\Wa-z\d_]")
 _ATTACHED = re.compile(r"\w(?:[,;:.?!](?=[ \n])|n't\b|'(?:s|re|ll|ve|m|d)\b)")
 _SENTENCE_END = re.compile(r"[.!?:;…,—-][\"'`”’») \]_]*$|[\"'`”’»)]$")
 _INNER_END = re.compile(r"[a-z]{2}[.!?] (?:[\"'`“‘] ?)*[A-Z]|[a-z]{2} [.!?] (?![\"'`”’)])\w")
 
 
 def layout(text: str) -> Layout:
-    """What the first lines of a text (up to 2,000 of 2 MB) say of its layout.
+    """What the first lines of a text (up to 1,000 of 100,000 characters) say of its layout.
 
     A sentence a line: hardly a blank line; nearly all lines end a sentence and hold only one. Pre-tokenised: spaces
     before commas and full stops, "do n't", "``". Lower-cased: a capital in fewer than one of 500 letters.
     """
-    lines = [line.strip() for line in text[: 2 << 20].split("\n")[:2000]]
+    lines = [line.strip() for line in text[:100_000].split("\n")[:1000]]
     filled = [line for line in lines if line]
     sample = "\n".join(filled)
     spaced, attached = len(_TOKENISED.findall(sample)), len(_ATTACHED.findall(sample))
-    letters = sum(map(str.isalpha, sample))
-    capitals = sum(map(str.isupper, sample))
+    letters = len(_LETTER.findall(sample))
+    capitals = sum(map(str.isupper, _CAPITAL_OR_OTHER.findall(sample)))
     pretokenised = spaced >= 10 and spaced > 5 * attached
     lowercased = letters >= 200 and capitals * 500 < letters
     return Layout(_is_sentence_per_line(lines, filled), pretokenised, lowercased)
@@ -68,7 +70,7 @@ def _is_sentence_per_line(lines: list[str], filled: list[str]) -> bool:
     ended = sum(bool(_SENTENCE_END.search(line)) for line in filled)
     several = sum(bool(_INNER_END.search(line)) for line in filled)
     words = sum(line.count(" ") + 1 for line in filled)
-    return ended > 0.85 * len(filled) and several < 0.15 * len(filled) and 3 * len(filled) < words < 60 * len(filled)
+    return ended > 0.85 * len(filled) and several < 0.25 * len(filled) and 3 * len(filled) < words < 60 * len(filled)
 
 
 _ROMAN = r"(?:(?=[clxvi])c{0,3}(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4}))"
@@ -84,15 +86,23 @@ _NUMBER = (
     rf"(?P<number>\d{{1,3}}|{_ROMAN}|(?:the )?(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?: ?- ?| )?)?"
     rf"(?:{'|'.join(_WORDS + _ORDINALS)}))"
 )
-_CHAPTER = re.compile(rf"(?:chapter|chap \.|stave|letter|kapitel|chapitre|capítulo|capitolo) ?(?:# ?)?{_NUMBER}(?P<tail>(?: ?[.:;—–-].*| .*)?)")
-_PART = re.compile(rf"(?:the )?(?:(?:book|part|volume|act|canto|section|buch|teil|livre|partie|parte|libro) {_NUMBER}|(?P<ordinal>{'|'.join(_ORDINALS)}) (?:book|part))(?P<tail>(?: ?[.:—–-].*)?)")
-_PLACE = re.compile(r"(?:the )?(?:prologue|epilogue|preface|foreword|introduction|prolog|epilog|afterword|author 's note|author's note) ?[.:]?")
+_CHAPTER = re.compile(
+    rf"(?:chapter|chap \.|stave|letter|kapitel|chapitre|capítulo|capitolo) ?(?:# ?)?{_NUMBER}(?P<tail>(?: ?[.:;—–-].*| .*)?)"
+)
+_PART = re.compile(
+    rf"(?:the )?(?:(?:book|part|volume|act|canto|section|buch|teil|livre|partie|parte|libro) {_NUMBER}|(?P<ordinal>{'|'.join(_ORDINALS)}) (?:book|part))(?P<tail>(?: ?[.:—–-].*)?)"
+)
+_PLACE = re.compile(
+    r"(?:the )?(?:prologue|epilogue|preface|foreword|introduction|prolog|epilog|afterword|author 's note|author's note) ?[.:]?"
+)
 _LONE = re.compile(rf"(?:\d{{1,3}}|{_ROMAN}) ?[.:]?")
-_THE_END = re.compile(r"(?:-+ ?)?(?:the end|finis|the end of (?:book|volume|part) \w+|end of (?:book|volume|part) \w+|fin)(?: ?[.!])?(?: ?-+)?")
+_THE_END = re.compile(
+    r"(?:-+ ?)?(?:the end|finis|the end of (?:book|volume|part) \w+|end of (?:book|volume|part) \w+|fin)(?: ?[.!])?(?: ?-+)?"
+)
 _NOTICE = re.compile(
     r"copyright (?:©|\(c\)|\( c \)|\d{4}|by )|© ?\d{4}|© copyright|all rights reserved|\bisbn\b|smashwords (?:edition|license)|license notes"
     r"|(?:table of )?contents ?:?$|this (?:e-?book|book) is (?:licensed|a work of fiction)|work of fiction \.? ?(?:names|any resemblance)"
-    r"|(?:first )?published (?:by|in) |cover (?:art|design) |no part of this (?:publication|book|e-?book)"
+    r"|^(?:first )?published (?:by|in) |cover (?:art|design) |no part of this (?:publication|book|e-?book)"
     r"|any resemblance to |project gutenberg|library of congress|printed in the u"
 )
 _ENDS_SENTENCE = re.compile(r"[.!?][\"'`”’) ]*$")
@@ -154,7 +164,7 @@ class _Cutter:
                 self.front = FRONT_LINES
 
     def _mark(self, line: str) -> str | None:
-        """"book", "chapter", "end" or "drop" (a line of a title page or a heading); None for a sentence."""
+        """ "book", "chapter", "end" or "drop" (a line of a title page or a heading); None for a sentence."""
         text = line.lower()
         if _THE_END.fullmatch(text):
             return "end"

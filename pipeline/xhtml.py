@@ -12,7 +12,9 @@ import codecs
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html.entities import html5
+from itertools import islice
 from typing import Any
 
 from lxml import etree
@@ -20,8 +22,13 @@ from lxml import etree
 from pipeline.encodings import decode
 from pipeline.inflate import Unreadable
 
-MAX_PAGE_BYTES = 16 << 20
-"""Of one page; its tree takes some ten times as much memory."""
+MAX_PAGE_BYTES = 8 << 20
+"""Of one page; its tree takes up to 40 times as much memory. "War and Peace" on one page has 3.5 MB."""
+SMALL_NODES = 200
+"""A stanza has no more elements than this, a heading a quarter, a mark a few: so every page takes linear time."""
+MARK_NODES = 8
+LONGEST_POEM = 20_000
+"""Characters of a poem in one piece of preformatted text."""
 LONGEST_HEADING = 200
 """Characters. A longer paragraph is no heading, whatever its class says."""
 SHORT_PAGE = 4000
@@ -105,7 +112,12 @@ def _parse_page(data: bytes) -> Any:
 
 def local_name(element: Any) -> str:
     """The tag without its namespace, in lower case."""
-    return str(element.tag).rpartition("}")[2].rpartition(":")[2].lower()
+    return _local(element.tag)
+
+
+@lru_cache(maxsize=1024)
+def _local(tag: Any) -> str:
+    return str(tag).rpartition("}")[2].rpartition(":")[2].lower()
 
 
 # ── what is no prose ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,11 +210,15 @@ def _left_out(element: Any, tag: str) -> str | None:
     """Why the element and all that is in it is no prose; "" for what nobody would count; None where it is."""
     if tag in _TAG_REASONS and not (tag == "pre" and _is_verse(element)):
         return _TAG_REASONS[tag]
+    if not element.attrib:
+        return "notes" if tag == "sup" and _is_note_mark(element, tag) else None
     for word in _types(element):
         if word in _TYPE_REASONS:
             return _TYPE_REASONS[word]
     for word in (element.get("class") or "").lower().split():
-        if word in _CLASS_REASONS and not (_CLASS_REASONS[word] == "headings" and _length(element) > LONGEST_HEADING):
+        if word in _CLASS_REASONS and (
+            _CLASS_REASONS[word] != "headings" or _small(element, LONGEST_HEADING, SMALL_NODES // 4) is not None
+        ):
             return _CLASS_REASONS[word]
     reason = _ID_REASONS.get((element.get("id") or "").lower())
     if reason:
@@ -212,36 +228,40 @@ def _left_out(element: Any, tag: str) -> str | None:
     return "notes" if tag in ("a", "sup") and _is_note_mark(element, tag) else None
 
 
+def _small(element: Any, characters: int, nodes: int) -> str | None:
+    """Its text; None where it has more characters or elements."""
+    size = 0
+    for number, each in enumerate(element.iter()):
+        size += len(each.text or "") + (len(each.tail or "") if each is not element else 0)
+        if size > characters or number > nodes:
+            return None
+    return "".join(element.itertext())
+
+
 def _is_verse(pre: Any) -> bool:
     """Whether preformatted text is a poem, as older books of Project Gutenberg have it: lines of words, none of code."""
-    words = f"{pre.get('class') or ''} {pre.getparent().get('class') or ''}" if pre.getparent() is not None else ""
-    lines = [line.strip() for line in "".join(pre.itertext()).split("\n") if line.strip()]
+    parent = pre.getparent()
+    text = _small(pre, LONGEST_POEM, SMALL_NODES)
+    words = f"{pre.get('class') or ''} {(parent.get('class') or '') if parent is not None else ''}"
+    if text is None or _CODE_CLASS.search(words):
+        return False
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     return (
         len(lines) > 1
-        and not _CODE_CLASS.search(words)
         and not any(_CODE.search(line) for line in lines)
         and sum(line.lstrip("\"'“‘«(—")[:1].isupper() for line in lines) >= 0.7 * len(lines)
         and sum(len(line.split()) for line in lines) >= 3 * len(lines)
     )
 
 
-def _length(element: Any) -> int:
-    """Characters of its text, counted no further than a heading is long."""
-    size = 0
-    for text in element.itertext():
-        size += len(text)
-        if size > LONGEST_HEADING:
-            break
-    return size
-
-
 def _is_note_mark(element: Any, tag: str) -> bool:
     """A short link such as [1] or * to a note, or a raised one."""
-    link = element if tag == "a" else next((each for each in element.iter() if local_name(each) == "a"), None)
-    if link is None or _length(element) > 12:
+    text = _small(element, 12, MARK_NODES)
+    if text is None:
         return False
-    target = link.get("href") or ""
-    mark = "".join("".join(element.itertext()).split())
+    link = element if tag == "a" else next((each for each in element.iter() if local_name(each) == "a"), None)
+    mark = "".join(text.split())
+    target = (link.get("href") or "") if link is not None else ""
     if "#" not in target or not _NOTE_MARK.fullmatch(mark):
         return False
     return tag == "sup" or mark[0] in "[({*†‡§¶‖" or bool(_NOTE_TARGET.search(target.partition("#")[2]))
@@ -420,11 +440,20 @@ def _within(link: Any) -> bool:
 
 def _is_stanza(element: Any) -> bool:
     """Whether the blocks in it are the lines of one stanza."""
-    words = f"{element.get('class') or ''} {' '.join(_types(element))}".lower()
-    if _STANZA.search(words):
-        return True
+    words = _words(element)
+    if not words or _STANZA.search(words):
+        return bool(words)
     if not _POEM.search(words):
         return False
-    within = [each for each in element.iterdescendants() if local_name(each) in (*_BLOCKS, "br")]
-    stanzas = any(_STANZA.search(f"{each.get('class') or ''} {' '.join(_types(each))}".lower()) for each in within)
-    return not stanzas and len(within) > 1 and all(local_name(each) != "br" for each in within)
+    within = list(islice(element.iterdescendants(), SMALL_NODES + 1))
+    lines = [each for each in within if local_name(each) in _BLOCKS]
+    return (
+        len(within) <= SMALL_NODES
+        and len(lines) > 1
+        and not any(local_name(each) == "br" or _STANZA.search(_words(each)) for each in within)
+    )
+
+
+def _words(element: Any) -> str:
+    """Class and types, by which verse is known."""
+    return f"{element.get('class') or ''} {' '.join(_types(element))}".lower().strip() if element.attrib else ""
