@@ -74,14 +74,14 @@ def _is_sentence_per_line(lines: list[str], filled: list[str]) -> bool:
 
 
 _ROMAN = r"(?:(?=[clxvi])c{0,3}(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4}))"
-_WORDS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
-    " nineteen twenty thirty forty fifty sixty seventy eighty ninety"
-).split()
-_ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth"
-    " sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
+_WORDS = """
+one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty thirty forty fifty sixty seventy eighty ninety
+""".split()  # noqa: SIM905
+_ORDINALS = """
+first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
+sixteenth seventeenth eighteenth nineteenth twentieth
+""".split()  # noqa: SIM905
 _NUMBER = (
     rf"(?P<number>\d{{1,3}}|{_ROMAN}|(?:the )?(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?: ?- ?| )?)?"
     rf"(?:{'|'.join(_WORDS + _ORDINALS)}))"
@@ -116,9 +116,11 @@ def boundaries(lines: Iterable[str]) -> Iterator[Section]:
     seven", "part two", or a numeral alone that continues the count. Headings, notices and tables of contents are no
     sentences and are left out. Blank lines bound a section.
 
-    Measured on the twelve novels made into this layout (lower-cased, tokenised, headings kept; see
-    tests/pipeline/test_book_text.py for the figures that it demands). A book whose beginning has none of these signs is
-    cut only by size, so that one section holds the end of one book and the beginning of the next.
+    Measured on the twelve novels of the shared data made into this layout (lower-cased, tokenised, headings and title
+    pages kept, 25,826 lines): 11 of the 12 books' beginnings are found with 2 false ones (a letter inside a book, a lone
+    "i"), all 193 headings of chapters and parts that have a number or are called preface and the like, with none false,
+    and 6 sections are cut by size. Chapters that have only a title are not found, nor is a book whose beginning has none
+    of these signs: it is cut only by size, and one section holds the end of one book and the beginning of the next.
     """
     cutter = _Cutter()
     for line in lines:
@@ -153,8 +155,10 @@ class _Cutter:
                 yield from self.flush("size", "")
         elif mark == "drop":
             pass
+        elif mark == "first":
+            self.heading = self.heading or line
         elif mark == "end":
-            yield from self.flush("book", line)
+            yield from self.flush("book", "")
             self.chapter = self.part = 0
             self.front = FRONT_LINES
         else:
@@ -164,7 +168,8 @@ class _Cutter:
                 self.front = FRONT_LINES
 
     def _mark(self, line: str) -> str | None:
-        """ "book", "chapter", "end" or "drop" (a line of a title page or a heading); None for a sentence."""
+        """What a line is: "book", "chapter" or "end" begin a section, "first" is the heading of one that has begun already,
+        "drop" a notice of a title page; None for a sentence."""
         text = line.lower()
         if _THE_END.fullmatch(text):
             return "end"
@@ -181,13 +186,13 @@ class _Cutter:
             if again or (number == 1 and self.chapter > 1):
                 self.chapter = 0
                 return "book"
-            return "chapter" if self.lines else "drop"
+            return "chapter" if self.lines else "first"
         if chapter := _CHAPTER.fullmatch(text):
             return self._chapter(_value(chapter["number"])) if _heading_tail(chapter["tail"]) else None
         if _PLACE.fullmatch(text):
             known = self.chapter == 0 and self.front > 0
             if text.startswith(("epi", "after", "author")) or known:
-                return "chapter" if self.lines else "drop"
+                return "chapter" if self.lines else "first"
             self.chapter = self.part = 0
             return "book"
         if _LONE.fullmatch(text):
@@ -204,7 +209,7 @@ class _Cutter:
         if begins:
             self.part = 0
             return "book"
-        return "chapter" if self.lines or self.heading else "drop"
+        return "chapter" if self.lines or self.heading else "first"
 
     def _titles(self) -> list[str]:
         """Takes the short lines at the end that end no sentence: the title of the book that begins."""
@@ -239,7 +244,7 @@ def _value(number: str) -> int:
     if number.isdigit():
         return int(number)
     tens = 0
-    for place, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2):
+    for place, word in enumerate(_WORDS[19:], 2):
         if number.startswith(word):
             tens = 10 * place
             number = number[len(word) :].strip(" -")
