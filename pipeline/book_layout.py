@@ -338,7 +338,7 @@ def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
     if len(lines) < 2:
         return False
     longest = max(map(len, lines))
-    if not indent and longest > 0.85 * width:
+    if not indent and (longest > 0.85 * width or len(lines) < 3):
         return False
     begins = sum(not after[0].islower() for after in lines[1:])
     capitals = begins / (len(lines) - 1)

@@ -360,6 +360,19 @@ def test_prose_that_looks_like_headings_stays() -> None:
     assert from_blocks(texts).paragraphs == tuple(texts)
 
 
+def test_verse_keeps_its_lines_and_broken_prose_does_not() -> None:
+    long = (
+        "He had walked a long way by then, and the road was\ndark, and nobody came, and it rained as never before.\n\n"
+    )
+    verse = "O Captain! my Captain!\nOur fearful trip is done,\nThe ship has weather'd"
+    sonnet = "    From fairest creatures we desire increase,\n    That thereby beauty's rose might never die,"
+    spoken = '"Yes," he said, "a spy.\nThere is a traitor here."'
+    found = paragraphs(f"{long * 5}{verse}\n\n{long}{sonnet}\n\n{long}{spoken}\n\n{long}").paragraphs
+    assert verse in found
+    assert "From fairest creatures we desire increase,\nThat thereby beauty's rose might never die," in found
+    assert '"Yes," he said, "a spy. There is a traitor here."' in found
+
+
 def test_blocks_of_an_epub_follow_the_same_rules() -> None:
     long = "He had walked a long way by then, and the road was dark, and nobody came. " * 4
     book = from_blocks(
