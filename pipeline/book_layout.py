@@ -342,7 +342,7 @@ def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
         return False
     begins = sum(not after[0].islower() for after in lines[1:])
     capitals = begins / (len(lines) - 1)
-    if capitals == 1 and begins > 3:
+    if capitals == 1 and (begins > 3 or (begins > 1 and longest < 0.8 * width)):
         return True  # lines of one metre look filled, but no prose breaks before capitals only
     room = max(longest, min(width - 2 * indent, 60)) if len(lines) == 2 else longest
     wrapped = sum(len(line) + 1 + len(after.split(None, 1)[0]) > room - 1 for line, after in pairwise(lines))
