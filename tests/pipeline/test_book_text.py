@@ -362,7 +362,8 @@ def test_prose_that_looks_like_headings_stays() -> None:
 
 def test_verse_keeps_its_lines_and_broken_prose_does_not() -> None:
     long = (
-        "He had walked a long way by then, and the road was\ndark, and nobody came, and it rained as never before.\n\n"
+        "He had walked a long way by then, and the road was dark, and it was\n"
+        "late, and nobody came, and it rained as never before in that country.\n\n"
     )
     verse = "O Captain! my Captain!\nOur fearful trip is done,\nThe ship has weather'd"
     sonnet = "    From fairest creatures we desire increase,\n    That thereby beauty's rose might never die,"
