@@ -6,24 +6,21 @@ HEADING_CHARACTERS = 160
 """A longer line is no heading."""
 
 _ROMAN = r"(?:(?=[CLXVI])C{0,3}(?:XC|XL|L?X{0,4})(?:IX|IV|V?I{0,4}))"
-_WORD_NUMBERS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
-    " nineteen twenty thirty forty fifty sixty"
-    " eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
-    " deux trois quatre cinq sept huit neuf dix onze douze"
-    " uno dos tres cuatro cinco seis siete ocho nueve diez once doce"
-    " due tre quattro cinque sei sette otto nove dieci"
-).split()
-_ORDINALS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth"
-    " sixteenth seventeenth eighteenth nineteenth twentieth thirtieth fortieth last"
-    " erste[sr]? zweite[sr]? dritte[sr]? vierte[sr]? fünfte[sr]? sechste[sr]? siebente[sr]? siebte[sr]? achte[sr]?"
-    " neunte[sr]? zehnte[sr]? elfte[sr]? zwölfte[sr]? letzte[sr]?"
-    " premier première deuxième seconde? troisième quatrième cinquième sixième septième huitième neuvième dixième onzième"
-    " douzième dernier dernière"
-    " primer primer[oa] segund[oa] tercer tercer[oa] cuart[oa] quint[oa] sext[oa] séptim[oa] octav[oa] noven[oa] décim[oa]"
-    " prim[oa] second[oa] terz[oa] quart[oa] sest[oa] settim[oa] ottav[oa] non[oa] undecim[oa]"
-).split()
+_WORD_NUMBERS = """
+one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty thirty forty fifty sixty eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf deux trois
+quatre cinq sept huit neuf dix onze douze uno dos tres cuatro cinco seis siete ocho nueve diez once doce due tre
+quattro cinque sei sette otto nove dieci
+""".split()  # noqa: SIM905
+_ORDINALS = """
+first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
+sixteenth seventeenth eighteenth nineteenth twentieth thirtieth fortieth last erste[sr]? zweite[sr]? dritte[sr]?
+vierte[sr]? fünfte[sr]? sechste[sr]? siebente[sr]? siebte[sr]? achte[sr]? neunte[sr]? zehnte[sr]? elfte[sr]?
+zwölfte[sr]? letzte[sr]? premier première deuxième seconde? troisième quatrième cinquième sixième septième huitième
+neuvième dixième onzième douzième dernier dernière primer primer[oa] segund[oa] tercer tercer[oa] cuart[oa]
+quint[oa] sext[oa] séptim[oa] octav[oa] noven[oa] décim[oa] prim[oa] second[oa] terz[oa] quart[oa] sest[oa]
+settim[oa] ottav[oa] non[oa] undecim[oa]
+""".split()  # noqa: SIM905
 _TENS = r"(?:twenty|thirty|forty|fifty|sixty)[ -]?"
 _NUMBER = (
     rf"(?:{_ROMAN}|\d{{1,3}}[a-z]?|(?:{_TENS})?(?:{'|'.join(_WORD_NUMBERS)})"
@@ -106,7 +103,7 @@ _LONE_NUMERAL = re.compile(rf"[\[(]?(?:(?P<roman>{_ROMAN})|(?P<digits>\d{{1,4}})
 _NUMBERED = re.compile(
     rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<mark>\. ?[—–-]*|[:)] ?|\.? ?[—–-]+ ?| )(?=[^\s.])(?P<title>.+)"
 )
-_LOWER_ROMAN = re.compile(r"(?=..)[clxvi]{2,7}\.?")
+_LOWER_ROMAN = re.compile(rf"(?=..){_ROMAN.lower()}\.?")
 _PAGE = re.compile(
     r"\[ ?(?:pg|page|p|seite|s)\.? ?(?:\d{1,4}|[ivxlc]{1,8}) ?\]|\{ ?(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,8}) ?\}"
     r"|[-–—] ?\d{1,4} ?[-–—]|page \d{1,4}|pg\.? \d{1,4}|\[\d{1,4}\]|\|? ?page \d{1,4} ?\|?",
@@ -189,7 +186,7 @@ def _is_part(plain: str) -> bool:
     mark = tail.lstrip()[:1]
     if part["ordinal"] and not part["part"]:
         return bool(mark in ".:—–-" and title_like(rest))  # "The first part, of course, was easy."
-    if _LETTER_PART.fullmatch(word) and not mark in ".:—–-(":
+    if _LETTER_PART.fullmatch(word) and mark not in ".:—–-(":
         return False
     number = part["number"]
     if mark in ".:—–-([" and not _SENTENCE_INSIDE.search(rest):
@@ -233,12 +230,14 @@ def _is_numbered_title(plain: str) -> bool:
 
 
 _SMALL_WORDS = frozenset(
-    "a an the and or nor but of in on at to for from by with as is his her its their my our your not no into upon over under"
-    " after before between who which that how what when where why was were are be than then so if it he she they we you i"
-    " der die das den dem des ein eine einer und oder von vom zu zum zur im in am an auf mit nach bei für wie er sie es ist"
-    " le la les l un une des du de d et ou à au aux en dans par pour sur avec que qui où se sa son ses"
-    " el los las un una unos y o del al con por para que se su sus como il lo gli i uno e di da nel nella dei della delle a"
-    " without against through de' al' vs".split()
+    """
+a an the and or nor but of in on at to for from by with as is his her its their my our your not no into upon over
+under after before between who which that how what when where why was were are be than then so if it he she they we
+you i der die das den dem des ein eine einer und oder von vom zu zum zur im in am an auf mit nach bei für wie er
+sie es ist le la les l un une des du de d et ou à au aux en dans par pour sur avec que qui où se sa son ses el los
+las un una unos y o del al con por para que se su sus como il lo gli i uno e di da nel nella dei della delle a
+without against through de' al' vs
+""".split()  # noqa: SIM905
 )
 
 

@@ -128,7 +128,7 @@ _INLINE_HYPHEN = re.compile(r"(?<![\w-])([^\W\d_]{2,}(?:-[^\W\d_]+)*)- (?=[^\W\d
 _TIGHT_DASH = re.compile(r"(?:--|—)\b")
 _LOOSE_DASH = re.compile(r"(?:--|—) \b")
 _DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)")
-_SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())
+_SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())  # noqa: SIM905
 
 
 def blocks(text: str) -> tuple[list[Block], Joiner]:
@@ -152,7 +152,7 @@ def blocks(text: str) -> tuple[list[Block], Joiner]:
     if long > 0.5 * sum(map(len, filled)):
         return list(_a_paragraph_a_line(runs, joiner)), joiner
     if _is_double_spaced(runs, width):
-        runs = list(_runs(_single_spaced(lines)))
+        runs = list(_runs(list(_single_spaced(lines))))
     if len(filled) > FLOW_LINES * len(runs):
         return list(_flow(runs, joiner, width)), joiner
     if share_indented(runs) > 0.3:
@@ -338,11 +338,11 @@ def is_verse(lines: Sequence[str], indent: int, width: int) -> bool:
     if len(lines) < 2:
         return False
     longest = max(map(len, lines))
-    if not indent and longest > 0.85 * width:
+    if not indent and (longest > 0.85 * width or len(lines) < 3):
         return False
     begins = sum(not after[0].islower() for after in lines[1:])
     capitals = begins / (len(lines) - 1)
-    if capitals == 1 and begins > 3:
+    if capitals == 1 and (begins > 3 or (begins > 1 and longest < 0.8 * width)):
         return True  # lines of one metre look filled, but no prose breaks before capitals only
     room = max(longest, min(width - 2 * indent, 60)) if len(lines) == 2 else longest
     wrapped = sum(len(line) + 1 + len(after.split(None, 1)[0]) > room - 1 for line, after in pairwise(lines))
@@ -469,9 +469,9 @@ def _merged(group: list[_Run]) -> Iterator[_Run]:
         if stop < len(lines) and not _SENTENCE_END.search(lines[stop - 1]):
             continue
         part = lines[start:stop]
-        if stop < len(lines) and (len(part) < 2 or len(part[-1]) > 0.8 * max(map(len, part))):
-            if len(part) > 1 or len(part[0]) > 40:
-                continue
+        full = len(part[-1]) > 0.8 * max(map(len, part)) if len(part) > 1 else len(part[0]) > 40
+        if stop < len(lines) and full:
+            continue
         if len(part) > 1 and _is_wrapped(part):
             yield _Run(part, group[start].gap)
         else:
@@ -487,7 +487,7 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
     # Verse has about one length of line as well, but begins its lines with capitals.
     goes_on = sum(b[0].islower() or a[-1] == "-" for a, b in pairwise(lines))
     most = 0.6 * (len(lines) - 1)
-    return longest > 40 and wrapped >= 1.2 * most and open_lines >= most and goes_on >= 0.5 * most
+    return longest > 40 and wrapped >= 1.2 * most and open_lines >= most and goes_on >= 0.4 * most
 
 
 def _group(lines: list[str], joiner: Joiner) -> Iterator[Block]:

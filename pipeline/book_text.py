@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -197,7 +197,7 @@ def _without_notes(text: str, counts: Counter[str]) -> str:
 
 # --- rules on blocks ---------------------------------------------------------------------------------------------------
 
-_TERMINAL = re.compile(r".*?(?:[.!?…:;][\"'”’»)\]]*|[—\"”»]|--)\Z", re.S)
+_TERMINAL = re.compile(r".*?(?:[.!?…:;][\"'”’»)\]]*(?: ?\[\w{1,3}\])?|[—\"”»]|--)\Z", re.S)
 _SENTENCE_END = re.compile(r".*?[.!?…][\"'”’»)\]]*\Z", re.S)
 TAIL = 40
 """So many last characters tell how a paragraph ends."""
@@ -487,22 +487,25 @@ class _Rules:
         beginning only if it is long.
         """
         limit = self._front_characters()
-        heading = first = characters = 0
+        heading = characters = 0
+        first: int | None = None
         chapter = False
         for n, part in enumerate(self.parts):
             if self.offsets[n] > limit:
                 break
             if self.keys[n] in ("headings", "contents_lines"):
+                if is_end(part.text):
+                    break
                 heading = n
                 chapter = chapter or (self.keys[n] == "headings" and is_heading(part.text))
             elif self.keys[n] is None and "\n" not in part.text and (_is_prose(part) or _is_sentence(part)):
                 if PUBLISHER.search(part.text) and len(part.text) < 600:
                     continue
-                first = first or n
+                first = n if first is None else first
                 characters += len(part.text)
                 if chapter or characters > FRONT_CHARACTERS:
                     break
-        return heading or first
+        return heading or first or 0
 
     def _front_line(self, part: Block, text: str) -> bool:
         if PUBLISHER.search(text) and not _is_prose(part):
@@ -526,10 +529,10 @@ class _Rules:
             flat = bare(text)
             if is_end(text) and re.match(r"(?:the )?(?:end|finis|fin|fine|ende|fim|einde|slut)\W*$", flat, re.I):
                 end = n
-            elif (flat.isupper() or self.keys[n]) and (
-                ADVERTS.fullmatch(flat.strip(".:")) or NOTES.fullmatch(flat.strip(".:"))
-            ):
-                if self.total - self.offsets[n] < 0.15 * self.total and self._is_back(n + 1):
+            elif flat.isupper() or self.keys[n]:
+                name = flat.strip(".:")
+                late = self.total - self.offsets[n] < 0.15 * self.total
+                if late and (ADVERTS.fullmatch(name) or NOTES.fullmatch(name)) and self._is_back(n + 1):
                     self._drop_back(n)
                     break
         if end is not None and (self.total - self.offsets[end] < 0.08 * self.total or self._is_back(end + 1)):

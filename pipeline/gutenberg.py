@@ -28,6 +28,10 @@ _END = re.compile(
     re.M | re.I,
 )
 _SMALL_PRINT = re.compile(r"[ \t]*\*+ ?START ?\*+ ?THE SMALL PRINT", re.I)
+_OPENING = re.compile(
+    r"\W{0,20}(?:(?:the |this is the )?project gutenberg|[^\n]{0,80}\bproject gutenberg(?:'s)? (?:e-?text|ebook))", re.I
+)
+"""How the first lines of a file of the project begin."""
 _BOILERPLATE = re.compile(
     r"project gutenberg|gutenberg\.(?:org|net)|pglaf|\be-?texts?\b|small print|promo\.net|ibiblio\.org", re.I
 )
@@ -70,7 +74,7 @@ def strip_gutenberg(text: str) -> tuple[str, dict[str, str]]:
     starts, ends = list(_START.finditer(text)), list(_END.finditer(text))
     parts = list(_parts(text, [m.span() for m in starts], [m.start() for m in ends]))
     if not starts:
-        begin = _unmarked_header(text)
+        begin = _unmarked_header(text[: min(HEADER_CHARACTERS, ends[0].start() if ends else HEADER_CHARACTERS)])
         if not ends and not begin:
             return text, {}
         parts = [(max(begin, parts[0][0]), parts[0][1])]
@@ -109,11 +113,10 @@ def _parts(text: str, starts: list[tuple[int, int]], ends: list[int]) -> Iterato
         yield 0, len(text)
 
 
-def _unmarked_header(text: str) -> int:
+def _unmarked_header(head: str) -> int:
     """Where the header ends in a file without a start mark: behind the last paragraph that speaks of the project."""
-    head = text[:HEADER_CHARACTERS]
     first_lines = [line for line in head.split("\n", 40)[:40] if line.strip()][:5]
-    if not any("project gutenberg" in line.lower() for line in first_lines):
+    if not any(map(_OPENING.match, first_lines)):
         return 0
     end = start = 0
     for paragraph in [*_PARAGRAPH.finditer(head), None]:
