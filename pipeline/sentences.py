@@ -3,15 +3,16 @@
 Before the library sees a text, characters that lead it astray are masked by others of the same length, so that every
 offset stays: quotation marks become spaces (it skips whatever stands between two of them, and a page of dialogue would
 be one sentence), and the full stop after a word that looks like an abbreviation ("said I. He", "No. He", "for me. Oxen")
-becomes an exclamation mark. Then each boundary it finds is moved behind the closing marks, and taken back where the sentence goes on: before a
-lower-case letter, after an abbreviation, before what tells who spoke ("Stop!" I cried). benchmarks/sentences.py
-counts the errors with and without this.
+becomes an exclamation mark. Then each boundary it finds is moved behind the closing marks, and taken back where the
+sentence goes on: before a lower-case letter, after an abbreviation, after an ordinal number ("Karl IV."), before what
+tells who spoke ("Stop!" I cried). benchmarks/sentences.py counts the errors with and without this.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 PIECE_CHARACTERS = 1 << 13
@@ -24,21 +25,41 @@ _LONGEST_WORD = 40
 """Characters looked at before a full stop: no abbreviation is longer."""
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
-_OTHER_WHITESPACE = re.compile(r"[^\S \n]")
+_WIDE_WHITESPACE = "".join(c for c in map(chr, range(128, 0x3001)) if c.isspace())
 
 _DOUBLE_QUOTES = '"“”„‟«»‹›'
 _SINGLE_QUOTES = "'’‘‚‛"
 _NO_APOSTROPHE = {quote: re.compile(rf"{quote}(?:(?!\w)|(?<!\w{quote}))") for quote in _SINGLE_QUOTES}
-_WHOLE_SENTENCE_BRACKET = re.compile(r"""\((?:(?<=[.!?…"”’']\s.)|(?<=\n.)|(?<=\A.)|(?<=\A["“].))(?=\W?[^\W\da-z_])""")
+_WHOLE_SENTENCE_BRACKETS = {
+    bracket: re.compile(rf"""\{bracket}(?:(?<=[.!?…"”’']\s.)|(?<=\n.)|(?<=\A.)|(?<=\A["“].))(?=\W?[^\W\da-z_])""")
+    for bracket in "(["
+}
+_ENGLISH_STARTS = (
+    "The|This|That|These|Those|It|Its|He|She|They|Their|We|You|There|Here|When|While|Where|What|Who|Why|How|If|In|On|At"
+    "|As|For|From|After|Before|During|Since|Until|Although|Though|Because|But|And|Yet|So|Then|Thus|However|Such|Some"
+    "|Many|Most|Several|Other|Another|Both|All|Also|Each|Every|An?"
+)
+"""English words that are no part of a name: behind an initial, a unit or a symbol (CO2. It, of n. Such) they begin a
+sentence."""
 _ENGLISH_WORDS = (
     r"(?<= I\.)(?=\s+[A-Z](?!\.))",
     r"(?<=\bNo\.)(?=\s+(?:I\b(?![.,;:)])|[A-Z][a-z'’]))",
     r"(?=\s+(?:I|You|We|He|She|It|That|They|There|What|Who)['’](?:m|ve|ll|s|d|re)\b)",
+    rf"(?:(?<=\W[^\Wv]\.)|(?<=\W\w\w\.)|(?<=[A-Z]\d\.))(?=\s(?:{_ENGLISH_STARTS})\s)",
+    r"(?<=\Wetc\.)(?=\s+[A-Z][a-z])",
+    r"(?<=/\w\.)(?=\s+[A-Z])",
 )
-"""Full stops after I and No that are no initial and no number, and before "I'll", "It's", which only begin sentences."""
+"""Full stops that end a sentence though the library doubts it: after I and No that are no initial and no number; before
+"I'll", "It's" and others that only begin sentences; after "etc." and units (m/s.) before a capital."""
+_FULL_STOP_IN_BRACKET = re.compile(rf"\(([^()\n]{{2,400}}(?<=\w[a-z\d])\.)\)(?=\s(?:{_ENGLISH_STARTS})\s)")
+"""The library skips a bracket with the full stop in it: (such as the C-160.) Also."""
+_ENDING_DOTS = re.compile(r"\.(?:(?:\.{3,7}|(?: \.){3,7})(?=\s+[A-Z])|\.\.(?=\s+\([A-Z]))")
+"""Four dots, which are a full stop and an ellipsis; an ellipsis before a whole sentence in brackets."""
 
 # All are bounded: a run of a million dots or quotes would be read again from each of its characters.
-_GAP = re.compile(r"""[.!?…]{0,8}(?:(?<=[.!?…])[“‘«‹]{1,2})?["'’”»›)\]]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?""")
+_GAP = re.compile(
+    r"""[.!?…]{0,8}(?:(?<=[.!?…])[“‘«‹]{1,2})?["'’”»›)\]」』）】》〉]{0,8}\s*(?:[»”’)\]]{1,8}(?:\s+|\Z))?"""
+)
 """From a mark to the next sentence. German closes with “ or «; a mark may stand alone, as in French: « Oui. »"""
 _BEFORE_WORD = re.compile(r"""[^\w,;:]{0,64}""")
 _NUMBER = re.compile(r"\d|(?:[IVXLCDM]{2,}|[VXLCDM])\b|I(?=[.,;:)])")
@@ -53,6 +74,32 @@ _WHO_SPOKE = re.compile(
     re.VERBOSE,
 )
 """English alone puts the verb of speaking behind a capital ("Stop!" Jim cried): "cried Jim" begins in lower case."""
+_NO_NAME = frozenset(["Not", "Nor", "Neither", "So", "And", "But", "Or", "Am", "Than", "Nay", "Yes", "No", "Do", "Did"])
+"""capitalised words before the pronoun I at a sentence's end; before the initial I stands a name"""
+_ENGLISH_START = re.compile(rf"(?:{_ENGLISH_STARTS})\b")
+_HOUR = re.compile(r"\b[ap]\. ?m\.\Z", re.IGNORECASE)
+_OF_THE_HOUR = re.compile(
+    r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|(?:[ACEMP][SD]?T|GMT|UTC|BST|CES?T|JST)\b"
+    r"|(?:Eastern|Central|Mountain|Pacific|Atlantic|Greenwich|Moscow|local)(?: \w{3,8}){0,2} [Tt]ime\b"
+)
+"""what may stand behind "5 p.m.": a day, a time zone"""
+
+_ORDINAL = re.compile(r"(?:\d{1,3}|[IVXLC]{1,8})\Z")
+_WORD = re.compile(r"\w{1,40}")
+
+_CJK_MARKS = "。！？"
+_CJK_CLOSING = "」』”’"
+_CJK_NUMBER = re.compile(rf"(?<=[{_CJK_MARKS}])\d")
+_AFTER_QUOTATION = re.compile(
+    # Japanese: particles of quoting and of case, which begin no sentence, but also begin words that do
+    r"と(?!ころ|ても|にかく|りあえず|うとう|つぜん|きどき|きに|もかく|もあれ|っさ|たん|はいえ|なり)"
+    r"|って|など|なんて|を|である|です(?!が|から)|だった|だと"
+    r"|の(?!ち|んび|ろの|どか)|が(?![っらたさや])|は(?![いじったるや])|に(?![やっわこ])|から(?!から|っ)|まで"
+    # Chinese: who spoke, up to ten characters before a verb of speaking
+    r"|的(?![确確士])"
+    r"|(?![没沒无無不谁誰])[^\s\d，。！？；：、“”‘’「」『』]{0,10}?(?:[说說问問喊叫答嚷吼]|(?<!知)道)(?:起来|起來|[道了着著]{0,2})(?:[，。！？：；“「]|\Z)"
+)
+"""What goes on behind a Chinese or Japanese quotation that ends with a mark of its own."""
 
 
 def sentence_ends(text: str, language: str, abbreviations: Collection[str] = (), lines: bool = False) -> list[int]:
@@ -84,6 +131,11 @@ class _Rules:
     """abbreviations only where a number follows"""
     full_stop: re.Pattern[str] | None
     """full stops after words that the library takes for abbreviations"""
+    ordinals_after: frozenset[str] | None
+    """words before an ordinal number, which is written with a full stop ("der 2. Weltkrieg"); "*": all are; None: the
+    language writes it otherwise"""
+    starts: frozenset[str]
+    """words that only begin a sentence where they follow a number and a full stop in upper case"""
     english: bool
 
 
@@ -93,15 +145,21 @@ def _rules(language: str, added: frozenset[str]) -> _Rules:
     file = ABBREVIATIONS / f"{code}.txt"
     lines = file.read_text(encoding="utf-8").split("\n") if code.isalpha() and file.is_file() else []
     entries = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    whole = [*added, *(entry for entry in entries if entry[0] != "!" and not entry.endswith(" 1"))]
+    before = [word for entry in entries if entry.startswith("1. ") for word in entry.split()[1:]]
+    starts = [word for entry in entries if entry.startswith("^ ") for word in entry.split()[1:]]
+    whole = [*added, *(entry for entry in entries if entry[0] not in "!^1" and not entry.endswith(" 1"))]
     folded = [" ".join(entry.split()).casefold().removesuffix(".") for entry in whole if entry.strip()]
     words = [rf"(?<= {re.escape(entry[1:])})" for entry in entries if entry[0] == "!"]
     words.extend(_ENGLISH_WORDS if code == "en" else ())
+    if starts:
+        words.append(rf"(?<=[IVXLC]\.)(?=\s+(?:{'|'.join(map(re.escape, starts))})\s)")
     return _Rules(
         frozenset(entry.replace(" ", "") for entry in folded),
         frozenset(entry.split(" ")[-1] for entry in folded),
         frozenset(entry[:-2].casefold().removesuffix(".") for entry in entries if entry.endswith(" 1")),
         re.compile(rf"\.(?:{'|'.join(words)})") if words else None,
+        frozenset(before) if before else None,
+        frozenset(starts),
         code == "en",
     )
 
@@ -135,12 +193,19 @@ def _mask(text: str, rules: _Rules) -> str:
     if not text.isascii():
         # The library fails where a whitespace character of several bytes (U+0085, U+00A0, …) stands between an initial
         # and a period.
-        masked = _OTHER_WHITESPACE.sub(" ", masked)
-    if "(" in text:
-        masked = _WHOLE_SENTENCE_BRACKET.sub(" ", masked)
-    if not any(
-        mark in text for mark in "。！？"
-    ):  # Chinese and Japanese do not show whether it goes on behind a quotation
+        for space in _WIDE_WHITESPACE:
+            if space in text:
+                masked = masked.replace(space, " ")
+    if "..." in text or ". . ." in text:
+        masked = _ENDING_DOTS.sub(lambda dots: "!".rjust(len(dots.group())), masked)
+    for bracket, pattern in _WHOLE_SENTENCE_BRACKETS.items():
+        if bracket in text:
+            masked = pattern.sub(" ", masked)
+    if rules.english and ".)" in text:
+        masked = _FULL_STOP_IN_BRACKET.sub(r" \1!", masked)
+    if any(mark in text for mark in _CJK_MARKS):
+        masked = _CJK_NUMBER.sub("々", masked)  # the library ends no sentence before a digit without a space
+    else:  # in Chinese and Japanese they stay: no upper case shows that a sentence inside has ended
         for quote in _DOUBLE_QUOTES[:1] if text.isascii() else _DOUBLE_QUOTES:
             masked = masked.replace(quote, " ")
         for quote, pattern in _NO_APOSTROPHE.items():
@@ -174,7 +239,10 @@ def _paragraph(
 
 def _library_ends(masked: str, start: int, stop: int, segment: Callable[[str], Iterable[str]]) -> list[int]:
     """Where the library ends a sentence before `stop`."""
-    ends = []
+    ends: list[int] = []
+    if stop - start <= PIECE_CHARACTERS:
+        ends.extend(accumulate(map(len, segment(masked[start:stop])), initial=start))
+        return ends[1:-1] if ends[-1] == stop else []
     while start < stop:
         piece = masked[start : min(stop, start + PIECE_CHARACTERS)]
         lengths = [len(sentence) for sentence in segment(piece)]
@@ -196,18 +264,33 @@ def _library_ends(masked: str, start: int, stop: int, segment: Callable[[str], I
 def _goes_on(text: str, start: int, mark: int, end: int, stop: int, rules: _Rules) -> bool:
     """Whether the sentence goes on at `end`, though a mark that may end one stands before `mark`."""
     following = text[end]
+    last = text[mark - 1]
+    if end == mark and last == "." and "A" <= text[mark - 2] <= "Z" and following.isascii() and following.isalnum():
+        return True  # K.I.T.T. between Japanese characters
     if not following.isupper():
+        closing = text[end - 1]
+        if closing in _CJK_CLOSING and (
+            _AFTER_QUOTATION.match(text, end, stop) or (closing == "』" and last in "!?！？")  # 『BASTARD!!』, a title
+        ):
+            return True
         found = _BEFORE_WORD.match(text, end, stop)
         word = found.end() if found else end
         if word == stop or text[word].islower() or text[word] in ",;:":
             return True
         if word - end >= 64 or _SHILLINGS.match(text, end):
             return True  # a long run of punctuation; £3. 10s.
-    if text[mark - 1] == "." and _abbreviated(text, start, mark, end, rules):
-        return True
+    if last == ".":
+        if _abbreviated(text, start, mark, end, rules):
+            return True
+        letter = text[mark - 2]
+        if letter.isupper() and text[max(0, mark - 4) : mark - 2] == ".-":
+            return True  # J.-J. Rousseau
+        if rules.english:
+            return letter in "mMI" and _english_goes_on(text, start, mark, end, stop)
+        return rules.ordinals_after is not None and end > mark and _ordinal(text, start, mark, end, stop, rules)
     return (
         rules.english
-        and text[mark - 1] in "!?"
+        and last in "!?"
         and end - mark > 1
         and text[mark] in "\"'”’"
         and _WHO_SPOKE.match(text, end, stop) is not None
@@ -236,3 +319,28 @@ def _abbreviated(text: str, start: int, mark: int, end: int, rules: _Rules) -> b
         if joined in rules.ending_none:
             return True
     return False
+
+
+def _ordinal(text: str, start: int, mark: int, end: int, stop: int, rules: _Rules) -> bool:
+    """Whether the full stop before `mark` makes a number an ordinal: der 2. Weltkrieg, Karl IV. Lucemburský."""
+    words = text[max(start, mark - _LONGEST_WORD) : mark - 1].split()
+    last = words[-1].lstrip("\"'„»«([-–—") if words else ""
+    if not _ORDINAL.match(last):
+        return False
+    before = words[-2].lstrip("\"'„»«([-–—").lower() if len(words) > 1 else ""
+    if rules.ordinals_after and before in rules.ordinals_after:
+        return True
+    following = _WORD.match(text, end, stop)
+    if following is None or following.group() in rules.starts:
+        return False
+    return not last.isdigit() or "*" in (rules.ordinals_after or ())
+
+
+def _english_goes_on(text: str, start: int, mark: int, end: int, stop: int) -> bool:
+    """Whether "I." is an initial (Samuel I. Hayakawa), and whether a day or time zone follows the hour."""
+    if text[mark - 2] in "mM":
+        return _HOUR.search(text[max(start, mark - 6) : mark]) is not None and bool(_OF_THE_HOUR.match(text, end, stop))
+    if text[max(start, mark - 3) : mark] != " I." or _ENGLISH_START.match(text, end, stop):
+        return False
+    words = text[max(start, mark - _LONGEST_WORD) : mark - 3].split()
+    return bool(words) and words[-1][0].isupper() and words[-1] not in _NO_NAME and words[-1][-1] not in ",;:!?"

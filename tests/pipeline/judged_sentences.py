@@ -26,7 +26,7 @@ class Judged:
 
 
 def read_judged(path: Path) -> list[Judged]:
-    """The lines `half TAB kind TAB text` or `language TAB text` of a judged file."""
+    """The lines of a judged file: `half TAB kind TAB text`, or a language, perhaps more columns, and the text."""
     found = []
     for line in path.read_text(encoding="utf-8").split("\n"):
         if line and not line.startswith("#"):
