@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class Numbers:
     folder: Path
     rows: int
 
-    KINDS = {  # noqa: RUF012
+    KINDS: ClassVar[dict[str, tuple[str, int]]] = {
         "digest": ("<u8", 2),  # of the text
         "identity": ("<u8", 2),  # of the doc_id; the first, big-endian, is the fraction that decides the split
         "characters": ("<i8", 1),
