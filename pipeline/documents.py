@@ -53,6 +53,7 @@ STAGE = Stage(
         "pipeline/decontamination.py",
         "pipeline/tables.py",
         "pipeline/sentences.py",
+        "pipeline/abbreviations/*.txt",
         "pipeline/schemas.py",
     ),
 )
