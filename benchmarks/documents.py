@@ -69,7 +69,7 @@ def replaced(text: str, every: int, draw: random.Random, vocabulary: list[str]) 
 
 
 def stage(folder: Path, workers: int, config: DocumentsConfig) -> dict[str, Any]:
-    """Run the stage and return its statistics, with its bytes on the way."""
+    """Run the stage and return its statistics."""
     settings = folder.parent / f"settings-{workers}.yaml"
     settings.write_text(f"beam: {{workers: {workers}}}\n", encoding="utf-8")
     with tempfile.TemporaryDirectory(dir=folder.parent) as out, patch.dict(os.environ, BERT_SETTINGS=str(settings)):
@@ -104,7 +104,7 @@ def datasketch_alone(folder: Path) -> None:
 
 def first_pass_alone(folder: Path) -> None:
     """What pass 1 does, in this process."""
-    from pipeline import document_passes, documents, duplicates
+    from pipeline import document_passes, documents
 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         tasks, _ = documents._tasks({"bench": folder})
@@ -112,7 +112,6 @@ def first_pass_alone(folder: Path) -> None:
         documents._prepare(plan)
         document_passes.forget()
         documents._first_pass(plan, 1)
-    assert duplicates.PERMUTATIONS == 256
 
 
 def measure(folder: Path, workers: int) -> dict[str, Any]:

@@ -418,6 +418,7 @@ def test_sources_without_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["a  B\tc\n\n", " a b\x1cC", "A\u00a0b\u2003c", "a B\u0085\x0bc"])
 def test_the_digest_of_a_text_ignores_case_and_the_amount_of_white_space(text: str) -> None:
     assert text_digest(text) == hashlib.sha256(b"a b c").digest()[:16]
+    assert text_digest(f"é{text}") == text_digest(" ".join(f"É{text}".split()))
     assert text_digest("Stra\u00dfe e\u0301") == hashlib.sha256("strasse é".encode()).digest()[:16]
 
 
@@ -450,3 +451,20 @@ def test_a_worker_that_dies_is_an_error_and_leaves_nothing(tmp_path: Path, monke
     assert child.returncode == 1 and "A worker process died (signal 9)" in error
     assert list(out.iterdir()) == []
     assert psutil.wait_procs(workers, timeout=5)[1] == []
+
+
+def test_the_digest_knows_all_white_space() -> None:
+    for space in filter(str.isspace, map(chr, range(0x10000))):
+        assert text_digest(f"é{space}{space}b") == text_digest("é b")
+    for other in "\u200b\u2010\u2013\u00ad":
+        assert text_digest(f"é{other}b") != text_digest("é b")
+
+
+def test_the_digest_folds_all_cases() -> None:
+    for letter in map(chr, range(0x80, 0x20000)):
+        if letter.casefold() != letter and letter.isalpha():
+            one, other = f"A few Words {letter} of Plain text", f"a few words {letter.casefold()} of plain text"
+            assert (text_digest(one) == text_digest(other)) == (
+                unicodedata.normalize("NFC", one).casefold() == unicodedata.normalize("NFC", other).casefold()
+            )
+    assert text_digest("ΣΊΣΥΦΟΣ ÄRGER") == text_digest("σίσυφος ärger")

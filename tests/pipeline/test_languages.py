@@ -35,7 +35,7 @@ def test_a_long_text_is_judged_by_its_beginning_middle_and_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "unfit", ["\x00", "\x07", "\x7f", "\x85", "\ufffe", "\uffff", "\ufdd0", "\U0001ffff", "\u2028"]
+    "unfit", ["\x00", "\x07", "\x7f", "\x85", "\ufffe", "\uffff", "\ufdd0", "\U0001ffff", "\ud800", "\u2028"]
 )
 def test_characters_that_the_library_refuses_do_no_harm(unfit: str) -> None:
     assert detect(unfit + TEXTS["en"].replace(" ", f" {unfit}", 3)).language == "en"
