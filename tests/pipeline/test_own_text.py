@@ -378,12 +378,12 @@ Zutaten:
 - ein Pfund Mehl
 
 Nahe bei dem Schlosse des Königs lag ein großer dunkler Wald, und in dem
-Walde unter einer alten Linde war ein Brunnen.
+Walde unter einer alten Linde war ein Brunnen; dort saß sie, sooft sie wollte.
 """
 UNWRAPPED = (
     "Es war einmal ein König, der hatte eine Tochter, die war so schön, daß die Sonne selber, die doch so vieles gesehen hat, "
     "sich verwunderte, sooft sie ihr ins Gesicht schien.\n\nZutaten:\n- drei Eier\n- ein Pfund Mehl\n\nNahe bei dem Schlosse "
-    "des Königs lag ein großer dunkler Wald, und in dem Walde unter einer alten Linde war ein Brunnen."
+    "des Königs lag ein großer dunkler Wald, und in dem Walde unter einer alten Linde war ein Brunnen; dort saß sie, sooft sie wollte."
 )
 VERSE = """Festgemauert in der Erden
 Steht die Form, aus Lehm gebrannt.
