@@ -49,7 +49,7 @@ def schema(folder: Path) -> dict[str, Any]:
     """`dagster/column_schema` of the first Parquet file of a folder."""
     import pyarrow.parquet as pq
 
-    first = next(iter(sorted(folder.rglob("*.parquet"))), None)
+    first = next(iter(sorted(folder.glob("part-*.parquet")) or sorted(folder.rglob("*.parquet"))), None)
     if first is None:
         return {}
     columns = [dg.TableColumn(field.name, str(field.type)) for field in pq.read_schema(first)]
@@ -80,7 +80,7 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
 
     statistics = record.body["statistics"]
     sample: list[dict[str, Any]] = []
-    for part in sorted(folder.glob("*.parquet")):
+    for part in sorted(folder.glob("part-*.parquet")):
         with pq.ParquetFile(part) as file:
             for batch in file.iter_batches(batch_size=5 - len(sample), columns=["doc_id", "title", "text"]):
                 for row in batch.to_pylist():
@@ -89,6 +89,18 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
                 break
         if len(sample) >= 5:
             break
+    return {
+        "dagster/row_count": statistics["row_count"],
+        **numbers(statistics),
+        **tables(statistics),
+        **schema(folder),
+        **({"sample": rows(sample)} if sample else {}),
+        **lengths(statistics),
+    }
+
+
+def lengths(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """The histogram of the lengths of a table's documents as a plot; nothing for an empty table."""
     histogram = statistics.get("length_histogram") or []
 
     def draw(axes: Any) -> None:
@@ -99,11 +111,4 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
         axes.set_xlabel("characters per document")
         axes.set_ylabel("documents")
 
-    return {
-        "dagster/row_count": statistics["row_count"],
-        **numbers(statistics),
-        **tables(statistics),
-        **schema(folder),
-        **({"sample": rows(sample)} if sample else {}),
-        **({"lengths": plot(draw, "Length of documents")} if histogram else {}),
-    }
+    return {"lengths": plot(draw, "Length of documents")} if histogram else {}

@@ -1,12 +1,8 @@
 """`contamination`: which test texts share a long run of words with the text that the model was trained on.
 
-A word is a run of letters, digits and underscores, lowercased. A test text is touched if any of its runs of
-`ngram_words` words stands in a training document (13 words: Brown et al. 2020, appendix C). Texts with fewer words
-can't be measured and are counted apart.
-
-Only words of the test texts get a number; a run is a sequence of numbers, hashed to 64 bits by a polynomial, and the
-corpus is read once in bounded memory. With 10⁶ runs of tests and 10⁹ words of corpus, the chance that any two different
-runs have one hash is about 10⁶ · 10⁹ / 2⁶⁴ = 1 : 18,000.
+A test text is touched if any of its runs of `ngram_words` words (pipeline/ngrams.py) stands in a training document (13
+words: Brown et al. 2020, appendix C). Texts with fewer words can't be measured and are counted apart. The corpus is read
+once in bounded memory.
 """
 
 import json
@@ -15,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +19,7 @@ from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
 from pipeline.errors import DataError
+from pipeline.ngrams import NO_RUN, Hashes, runs, spelled, words
 from pipeline.schemas import count_rows, iter_batches
 from pipeline.stage import Stage
 
@@ -31,16 +27,12 @@ STAGE = Stage(
     name="contamination",
     function="model.contamination:measure",
     version="1",
-    sources=("model/contamination.py",),
+    sources=("model/contamination.py", "pipeline/ngrams.py"),
 )
 
-WORD = r"[\p{L}\p{M}\p{N}_]+"
 SAMPLE = 20
 """touched examples that are named, per task"""
 _PREFIX = "task_data_"
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_NO_HASH = np.uint64(0)
-Hashes = npt.NDArray[np.uint64]
 
 
 def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) -> dict[str, Any]:
@@ -56,12 +48,10 @@ def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) 
         name.removeprefix(_PREFIX): _read_tests(folder) for name, folder in sorted(inputs.items()) if _is_task(name)
     }
     texts = pl.concat([_EMPTY, *(found for _, found in tests.values())])
-    words = _words(texts["text"]).with_columns(pl.col("word").rank("dense").cast(pl.UInt32).alias("number"))
-    numbers = words.select("word", "number").unique()
-    runs = _runs(words["row"].to_numpy(), words["number"].to_numpy().astype(np.uint32), config.ngram_words)
-    wanted = np.unique(runs[runs != _NO_HASH])
-    corpus = _look_through(inputs["documents"], numbers, wanted, config.ngram_words)
-    per_word = words.with_columns(pl.Series("hash", runs, pl.UInt64))
+    of_text, numbers = words(texts["text"].to_list())
+    hashes = runs(of_text, numbers, config.ngram_words)
+    corpus = _look_through(inputs["documents"], np.unique(hashes[hashes != NO_RUN]), config.ngram_words)
+    per_word = pl.DataFrame({"row": of_text, "hash": hashes})
     content: dict[str, Any] = {
         "ngram_words": config.ngram_words,
         "documents": corpus.documents,
@@ -105,40 +95,7 @@ def _read_tests(folder: Path) -> tuple[str | None, pl.DataFrame]:
     return "dev", _EMPTY
 
 
-def _words(texts: pl.Series) -> pl.DataFrame:
-    """Every word of the texts in order: row (of its text), word. Texts without words have no row."""
-    frame = pl.DataFrame({"row": np.arange(len(texts)), "word": texts.str.to_lowercase().str.extract_all(WORD)})
-    return frame.explode("word").drop_nulls("word")
-
-
-# ── runs of words ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _runs(rows: npt.NDArray[Any], numbers: npt.NDArray[np.uint32], length: int) -> Hashes:
-    """For every word the hash of the run of `length` words that begins there: uint64 [words].
-
-    0 where the text ends before the run does, or where the run holds number 0 (a word of no test text).
-    """
-    hashes = np.full(len(numbers), _NO_HASH)
-    count = len(numbers) - length + 1
-    if count < 1:
-        return hashes
-    scrambled = _scrambled(numbers.astype(np.uint64))
-    sums = np.zeros(count, np.uint64)
-    for position in range(length):
-        sums = sums * _FACTOR + scrambled[position : position + count]
-    unknown = np.concatenate([[0], np.cumsum(numbers == 0)])
-    whole = (rows[:count] == rows[length - 1 :]) & (unknown[length:] == unknown[:-length])
-    hashes[:count] = np.where(whole, np.maximum(sums, np.uint64(1)), _NO_HASH)
-    return hashes
-
-
-def _scrambled(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64."""
-    values = values + _FACTOR
-    values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return values ^ values >> np.uint64(31)
+# ── the corpus ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class _Corpus:
@@ -151,22 +108,19 @@ class _Corpus:
         """hash → doc_id of the first document that holds it"""
 
 
-def _look_through(folder: Path, numbers: pl.DataFrame, wanted: Hashes, length: int) -> _Corpus:
+def _look_through(folder: Path, wanted: Hashes, length: int) -> _Corpus:
     found = _Corpus()
     total, done = count_rows(folder), 0
     for doc_ids, texts in _documents(folder):
         done += len(doc_ids)
         kept = texts.is_not_null()
-        words = _words(texts.filter(kept)).join(numbers, on="word", how="left", maintain_order="left")
         ids = doc_ids.filter(kept)
+        rows, numbers = words(texts.filter(kept).to_list())
         found.documents += len(ids)
-        found.words += words.height
-        rows = words["row"].to_numpy()
-        runs = _runs(rows, words["number"].fill_null(0).to_numpy().astype(np.uint32), length)
-        places = np.flatnonzero(runs)
-        places = places[np.isin(runs[places], wanted)]
-        for place in places:
-            found.first.setdefault(int(runs[place]), ids[int(rows[place])])
+        found.words += len(rows)
+        hashes = runs(rows, numbers, length)
+        for place in np.flatnonzero(np.isin(hashes, wanted)):
+            found.first.setdefault(int(hashes[place]), ids[int(rows[place])])
         progress.report(done, total, "documents")
     return found
 
@@ -184,15 +138,16 @@ def _documents(folder: Path) -> Iterator[tuple[pl.Series, pl.Series]]:
 
 
 def _result(part: str, texts: pl.DataFrame, words: pl.DataFrame, corpus: _Corpus, length: int) -> dict[str, Any]:
-    """One task's entry: `words` has row (of `texts`), word and the hash of the run that begins there."""
+    """One task's entry: `words` has the row (of `texts`) of every word, and the hash of the run that begins there."""
     measurable = words.filter(pl.col("hash") != 0)["row"].n_unique()
     found = pl.Series(list(corpus.first), dtype=pl.UInt64)
-    shared = words.with_row_index("place").filter(pl.col("hash").is_in(found.implode()))
+    places = words.with_columns(place=pl.int_range(pl.len()).over("row"))
+    shared = places.filter(pl.col("hash").is_in(found.implode()))
     touched = shared.unique("row", keep="first", maintain_order=True)
     sample = [
         {
             "example_id": texts["example_id"][row],
-            "words": " ".join(words["word"][place : place + length]),
+            "words": " ".join(spelled(texts["text"][row])[place : place + length]),
             "doc_id": corpus.first[run],
         }
         for row, place, run in touched.head(SAMPLE).select("row", "place", "hash").iter_rows()

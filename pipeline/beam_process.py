@@ -8,6 +8,7 @@ Beam and its workers print goes to a log, of which the end is shown when the pip
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -90,9 +91,19 @@ def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -
         raise _failure(code, scratch)
 
 
+_STEPS = re.compile(r"(?: \[while running '[^'\n]*'\])+$")
+
+
 def leave_note(scratch: Path, error: BertError) -> None:
-    """Let the parent raise this error: a runner passes only the text of a worker's error on."""
-    note = {"kind": type(error).__name__, "what": error.what, "todo": error.todo}
+    """Let the parent raise this error: a runner passes only the text of a worker's error on.
+
+    Beam makes an error anew from its text, with the names of steps at its end: they are taken off.
+    """
+    kind = next(each.__name__ for each in type(error).__mro__ if hasattr(errors, each.__name__))
+    what, todo = error.what, error.todo
+    if _STEPS.search(what):
+        what, _, todo = _STEPS.sub("", what).partition("\n  → ")
+    note = {"kind": kind, "what": what, "todo": todo}
     temporary = scratch / f"note-{os.getpid()}-{threading.get_ident()}"
     temporary.write_text(json.dumps(note), encoding="utf-8")
     temporary.replace(scratch / "note.json")

@@ -1,59 +1,233 @@
-"""Books: a folder of .txt files (one book a file) or tables (one text a row) becomes the text of one source."""
+"""Books: .txt and .epub files, folders and archives of them, or tables (one text a row) become the text of one source.
+
+Beside the table of documents stands `books.parquet`: a row for every file and member of an archive that was found, with
+what it is, what is known of it, and why it was dropped if it was.
+"""
 
 import hashlib
+import posixpath
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline import progress
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import archives, progress
+from pipeline.book_manifest import Manifest, Row, read_manifest
+from pipeline.book_text import BookText, from_blocks, paragraphs
 from pipeline.config import BooksTextConfig
+from pipeline.encodings import decode
+from pipeline.epub import Epub, read_epub
 from pipeline.errors import DataError
-from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
+from pipeline.gutenberg import strip_gutenberg
+from pipeline.inflate import PIECE_BYTES, Unreadable, pieces
+from pipeline.inflate import SUFFIXES as COMPRESSED
+from pipeline.schemas import TEXT_SCHEMA, describe_lengths, to_batches, write_dropped, write_parts, write_sentence_lines
+from pipeline.sentence_lines import Layout, boundaries, layout
 from pipeline.stage import Stage
-from pipeline.tables import SUFFIXES, read_table
+from pipeline.tables import SUFFIXES as TABLES
+from pipeline.tables import read_table
 
 STAGE = Stage(
     name="books_text",
     function="pipeline.books:extract_text",
-    version="1",
-    sources=("pipeline/books.py", "pipeline/tables.py", "pipeline/schemas.py"),
+    version="2",  # 2: EPUBs, archives, manifest, encodings, headings and notes left out
+    sources=(
+        "pipeline/books.py",
+        "pipeline/archives.py",
+        "pipeline/book_headings.py",
+        "pipeline/book_layout.py",
+        "pipeline/book_manifest.py",
+        "pipeline/book_text.py",
+        "pipeline/encodings.py",
+        "pipeline/epub.py",
+        "pipeline/gutenberg.py",
+        "pipeline/inflate.py",
+        "pipeline/schemas.py",
+        "pipeline/sentence_lines.py",
+        "pipeline/tables.py",
+        "pipeline/xhtml.py",
+    ),
 )
 
-MAX_BOOK_BYTES = 64 << 20
-LONG_LINE = 100
-"""Characters; a longer line was not wrapped by hand."""
+MAX_BOOK_BYTES = archives.MAX_MEMBER_BYTES
+"""Of one book; a file with a sentence a line holds many and may be of any size."""
+HEAD_BYTES = 2 << 20
+"""So much of a text tells its layout (`sentence_lines.layout` looks no further)."""
+LINES_BYTES = 8 << 20
+"""Text of a file of sentences that is decoded at a time."""
+NAMED = 50
+"""So many dropped files, and files that a manifest names in vain, are named in the statistics; books.parquet has all."""
 
-_GUTENBERG_START = re.compile(
-    r"^(?:\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG[^\n]*|\*END\*? ?THE SMALL PRINT[^\n]*)\n", re.M | re.I
+BOOKS = "books.parquet"
+BOOKS_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),  # below the source's folder; of a member: archive!/path
+        pa.field("format", pa.string(), nullable=False),  # txt, epub, table, archive, or the suffix that is unknown
+        pa.field("bytes", pa.int64(), nullable=False),  # after decompression
+        pa.field("encoding", pa.string()),
+        pa.field("mojibake_repaired", pa.bool_(), nullable=False),
+        pa.field("layout", pa.string()),  # paragraphs, sentence_per_line
+        pa.field("pretokenised", pa.bool_(), nullable=False),
+        pa.field("lowercased", pa.bool_(), nullable=False),
+        pa.field("title", pa.string()),
+        pa.field("author", pa.string()),
+        pa.field("licence", pa.string()),
+        pa.field("rights", pa.string()),  # what the book itself says of them
+        pa.field("url", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("identifiers", pa.string()),
+        pa.field("documents", pa.int64(), nullable=False),
+        pa.field("characters", pa.int64(), nullable=False),
+        pa.field("left_out", pa.string()),  # "headings 12, notes 3": what of it is no prose
+        pa.field("unread", pa.string()),  # "ch3.xhtml: missing": pages of an EPUB that could not be read
+        pa.field("dropped", pa.string()),  # why there is no document of it
+    ]
 )
-_GUTENBERG_END = re.compile(
-    r"^(?:\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|End of (?:the |this )?Project Gutenberg)", re.M | re.I
-)
-_GUTENBERG_TITLE = re.compile(r"^Title: *(\S[^\n]*)", re.M)
-_GUTENBERG_CREDITS = re.compile(r"\s*(?:Produced|E-?text prepared|Transcribed)\b.*?(?:\n\s*\n|\Z)", re.S | re.I)
+
+_LANGUAGES = {
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "spanish": "es",
+    "italian": "it",
+    "portuguese": "pt",
+    "dutch": "nl",
+    "finnish": "fi",
+    "swedish": "sv",
+    "danish": "da",
+    "norwegian": "no",
+    "latin": "la",
+    "greek": "el",
+    "chinese": "zh",
+    "japanese": "ja",
+    "russian": "ru",
+    "polish": "pl",
+    "czech": "cs",
+    "hungarian": "hu",
+    "esperanto": "eo",
+    "catalan": "ca",
+    "tagalog": "tl",
+    "hebrew": "he",
+    "arabic": "ar",
+    "welsh": "cy",
+    "irish": "ga",
+    "romanian": "ro",
+    "bulgarian": "bg",
+    "icelandic": "is",
+    "afrikaans": "af",
+    "galician": "gl",
+    "serbian": "sr",
+}
+"""Names in Project Gutenberg's headers → ISO 639-1."""
+_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9-]+)?")
 
 
 def extract_text(inputs: Mapping[str, Path], config: BooksTextConfig, out: Path) -> dict[str, Any]:
-    """Write the documents of the folder `inputs["files"]`, by relative path, then by row, and dropped.json.
+    """Write the documents of the folder `inputs["files"]`, by relative path, then in the order of the file.
 
-    Every .txt file is one document and every row of a .tab, .tsv or .csv is one; anything else is dropped and counted.
-    A table needs `config.columns`. DataError for a table that can't be read or lacks a named column.
+    .txt (also .gz, .bz2, .xz) and .epub are one document each, lines of a sentence each as many as books are found in
+    them; the same inside .zip and .tar archives; every row of a .tab, .tsv or .csv is one. Anything else is dropped and
+    counted. Also written: dropped.json, sentence_lines.json, and books.parquet (see the module).
+
+    Title, author, licence, URL and language are those of the manifest, else of the recipe (licence) or the book itself
+    (the others), else the book's own licence and the recipe's language. A table needs `config.columns`. DataError for a
+    table or manifest that can't be read, and a table that lacks a named column.
     """
     reader = _Reader(inputs["files"], config)
     kept = write_parts(reader.documents(), TEXT_SCHEMA, out)
     count = write_dropped(out, reader.read, kept, reader.dropped)
+    write_sentence_lines(out, reader.sentence_lines)
+    _write_books(reader.books, out)
+    books = [book for book in reader.books if book.documents]
+    unknown = reader.manifest.unknown
     return {
         **describe_lengths(reader.lengths),
         **count,
-        "files": reader.files,
-        "encodings": dict(sorted(reader.encodings.items())),
+        "files": len(reader.books),
+        "formats": _counted(book.format for book in reader.books),
+        "encodings": _counted(book.encoding for book in books if book.encoding),
+        "layouts": _counted(book.layout for book in books if book.layout),
+        "mojibake_repaired": sum(book.mojibake_repaired for book in books),
+        "pretokenised": sum(book.pretokenised for book in books),
+        "lowercased": sum(book.lowercased for book in books),
         "gutenberg_headers_removed": reader.gutenberg,
-        "dropped_files": reader.dropped_files,
+        "left_out": dict(sorted(reader.left_out.items())),
+        "dropped_files": [f"{book.path}: {book.dropped}" for book in reader.books if book.dropped][:NAMED],
+        **(
+            {
+                "manifest_unknown_files": unknown[:NAMED],
+                "manifest_unknown": len(unknown),
+                "without_manifest_row": sum(not book.in_manifest for book in books),
+            }
+            if reader.manifest
+            else {}
+        ),
         "sample": reader.sample,
     }
+
+
+def _counted(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))
+
+
+@dataclass
+class _Book:
+    """A row of books.parquet."""
+
+    path: str
+    format: str
+    bytes: int = 0
+    encoding: str = ""
+    mojibake_repaired: bool = False
+    layout: str = ""
+    pretokenised: bool = False
+    lowercased: bool = False
+    title: str = ""
+    author: str = ""
+    licence: str = ""
+    rights: str = ""
+    url: str = ""
+    language: str = ""
+    identifiers: str = ""
+    documents: int = 0
+    characters: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, str] = field(default_factory=dict)
+    dropped: str = ""
+    in_manifest: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        row = {name: None if getattr(self, name) == "" else getattr(self, name) for name in BOOKS_SCHEMA.names}
+        row["left_out"] = ", ".join(f"{reason} {count}" for reason, count in sorted(self.left_out.items())) or None
+        row["unread"] = "; ".join(f"{page}: {reason}" for page, reason in self.unread.items()) or None
+        return row
+
+
+def _write_books(books: list[_Book], out: Path) -> None:
+    with pq.ParquetWriter(out / BOOKS, BOOKS_SCHEMA, compression="zstd") as writer:
+        for batch in to_batches((book.plain() for book in books), BOOKS_SCHEMA):
+            writer.write_batch(batch)
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A text before it is given its columns; "" for what is not known."""
+
+    doc_id: str
+    text: str
+    title: str = ""
+    url: str = ""
+    licence: str = ""
+    language: str = ""
+    date: str = ""
+    sentence_lines: bool = False
 
 
 class _Reader:
@@ -62,64 +236,204 @@ class _Reader:
     def __init__(self, folder: Path, config: BooksTextConfig) -> None:
         self.folder = folder
         self.config = config
+        self.manifest: Manifest = read_manifest(Path(config.manifest.path) if config.manifest else None)
+        self.books: list[_Book] = []
         self.lengths = array("q")
         self.dropped: Counter[str] = Counter()
-        self.dropped_files: list[str] = []
-        self.encodings: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.sentence_lines: list[str] = []
         self.gutenberg = 0
-        self.files = 0
         self.read = 0
         self.sample: list[str] = []
 
     def documents(self) -> Iterator[dict[str, Any]]:
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
-        names = [name for name in names if name != "manifest.json"]  # the store's own
+        names = [
+            name for name in names if name != "manifest.json" and not self._is_manifest(name)
+        ]  # the first: the store's own
         if not names:
             raise DataError(f"{self.folder} holds no files", f"Check `from` of source {self.config.source}.")
         seen: set[str] = set()
         for name in progress.track(names, total=len(names), unit="files"):
-            self.files += 1
-            for doc_id, title, text in self._read(name):
+            for book, document in self._file(name):
                 self.read += 1
-                if not text:
+                if not document.text:
                     self.dropped["empty"] += 1
-                elif doc_id in seen:
+                elif document.doc_id in seen:
                     self.dropped["duplicate_doc_id"] += 1
                 else:
-                    seen.add(doc_id)
-                    self.lengths.append(len(text))
-                    if len(self.sample) < 5:
-                        self.sample.append(title or doc_id)
-                    yield {
-                        "doc_id": doc_id,
-                        "source": self.config.source,
-                        "title": title or None,
-                        "language": self.config.language,
-                        "licence": self.config.licence or None,
-                        "text": text,
-                    }
+                    seen.add(document.doc_id)
+                    yield self._kept(book, document)
 
-    def _read(self, name: str) -> Iterator[tuple[str, str, str]]:
-        """(doc_id, title, text) of every document of a file."""
+    def _kept(self, book: _Book, document: _Document) -> dict[str, Any]:
+        book.documents += 1
+        book.characters += len(document.text)
+        self.lengths.append(len(document.text))
+        if len(self.sample) < 5:
+            self.sample.append(document.title or document.doc_id)
+        if document.sentence_lines:
+            self.sentence_lines.append(document.doc_id)
+        return {
+            "doc_id": document.doc_id,
+            "source": self.config.source,
+            "title": document.title or None,
+            "url": document.url or None,
+            "language": document.language or self.config.language,
+            "licence": document.licence or None,
+            "date": document.date or None,
+            "text": document.text,
+        }
+
+    def _is_manifest(self, name: str) -> bool:
+        """Whether a file of the folder is the manifest itself, which people like to lay beside the books."""
+        if not self.config.manifest:
+            return False
+        manifest, path = Path(self.config.manifest.path), self.folder / name
+        return (
+            manifest.name == path.name
+            and manifest.stat().st_size == path.stat().st_size
+            and manifest.read_bytes() == path.read_bytes()
+        )
+
+    # ── files and members ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _file(self, name: str) -> Iterator[tuple[_Book, _Document]]:
         path = self.folder / name
-        if path.suffix.lower() in SUFFIXES:
+        if path.suffix.lower() in TABLES:
             yield from self._rows(name, path)
-        elif path.suffix.lower() != ".txt":
-            self._drop_file(name, "unknown_file_type")
-        elif path.stat().st_size > MAX_BOOK_BYTES:
-            self._drop_file(name, f"larger_than_{MAX_BOOK_BYTES >> 20}_MiB")
+        elif archives.suffix_of(name):
+            yield from self._archive(name, path)
         else:
-            data = path.read_bytes()
-            text, encoding = decode(data)
-            if text is None:
-                self._drop_file(name, "not_text")
-            else:
-                self.encodings[encoding] += 1
-                book, title = strip_gutenberg(text)
-                self.gutenberg += len(book) < len(text)
-                yield f"{self.config.source}:{_digest(name)}", title or path.stem, unwrap(book)
+            with path.open("rb") as file:
+                compressed = path.suffix.lower() in COMPRESSED
+                plain = pieces(file, path.suffix.lower()) if compressed else None
+                yield from self._book(name, plain or iter(lambda: file.read(PIECE_BYTES), b""))
 
-    def _rows(self, name: str, path: Path) -> Iterator[tuple[str, str, str]]:
+    def _archive(self, name: str, path: Path) -> Iterator[tuple[_Book, _Document]]:
+        count = 0
+        for count, member in enumerate(archives.members(path), start=1):
+            if not member.name:
+                self._drop(_Book(name, "archive", path.stat().st_size), member.dropped)
+            elif member.dropped:
+                self._drop(_Book(f"{name}!/{member.name}", _suffix(member.name)), member.dropped)
+            elif member.name.lower().endswith(archives.NESTED):
+                self._drop(_Book(f"{name}!/{member.name}", _suffix(member.name)), "archive_in_archive")
+            else:
+                yield from self._book(f"{name}!/{member.name}", member.pieces())
+            progress.report(count, None, "members")
+        if not count:
+            self._drop(_Book(name, "archive", path.stat().st_size), "empty")
+
+    def _drop(self, book: _Book, reason: str) -> None:
+        book.dropped = reason
+        self.books.append(book)
+        self.read += 1
+        self.dropped[reason] += 1
+
+    def _book(self, name: str, content: Iterator[bytes]) -> Iterator[tuple[_Book, _Document]]:
+        """The documents of a .txt (it may be compressed) or .epub, in a folder or an archive."""
+        book = _Book(name, _suffix(name))
+        try:
+            if book.format == "epub":
+                documents: Iterable[_Document] = self._epub(book, archives.gathered(content, MAX_BOOK_BYTES))
+            elif book.format == "txt":
+                documents = self._text(book, content)
+            else:
+                raise Unreadable("unknown_file_type")
+        except Unreadable as error:
+            self._drop(book, error.reason)
+            return
+        self.books.append(book)
+        try:
+            for document in documents:
+                yield book, document
+        except Unreadable as error:  # of a file of sentences, the books before this place are kept
+            book.dropped = error.reason
+            self.read += 1
+            self.dropped[error.reason] += 1
+        self.left_out += book.left_out
+        if not book.documents and not book.dropped:
+            book.dropped = "empty"
+
+    def _text(self, book: _Book, content: Iterator[bytes]) -> Iterable[_Document]:
+        head = b""
+        for piece in content:
+            head += piece
+            if len(head) >= HEAD_BYTES:
+                break
+        sample = decode(head[: head.rfind(b"\n") + 1] or head)
+        if sample.text is not None and "utf-16" not in sample.encoding and "utf-32" not in sample.encoding:
+            found = layout(sample.text)
+            if found.sentence_per_line:
+                return self._sentences(book, chain([head], content), found)
+        data = archives.gathered(chain([head], content), MAX_BOOK_BYTES)
+        book.bytes = len(data)
+        decoded = decode(data)
+        if decoded.text is None:
+            raise Unreadable("not_text")
+        book.encoding, book.mojibake_repaired = decoded.encoding, decoded.mojibake_repaired
+        plain, header = strip_gutenberg(decoded.text)
+        self.gutenberg += len(plain) < len(decoded.text)
+        said = Epub(
+            header.get("title", ""), header.get("author", ""), _LANGUAGES.get(header.get("language", "").lower(), "")
+        )
+        return self._whole(book, paragraphs(plain), said)
+
+    def _sentences(self, book: _Book, content: Iterator[bytes], found: Layout) -> Iterator[_Document]:
+        """A document for each section that is found in a stream of sentences; a file of them may be of any size."""
+        book.layout, book.pretokenised, book.lowercased = "sentence_per_line", found.pretokenised, found.lowercased
+        about = self._known(book, Epub())
+        lines = filled = 0
+
+        def counted() -> Iterator[str]:
+            nonlocal filled
+            for line in _lines(book, content):
+                filled += bool(line.strip())
+                yield line
+
+        for section in boundaries(counted()):
+            lines += len(section.lines)
+            text = "\n".join(section.lines)
+            yield _Document(f"{self.config.source}:{_digest(book.path, text)}", text, **about, sentence_lines=True)
+        book.left_out["headings"] += filled - lines
+
+    def _epub(self, book: _Book, data: bytes) -> list[_Document]:
+        book.bytes = len(data)
+        epub = read_epub(data)
+        whole = "\n\n".join(epub.paragraphs)
+        plain, _ = strip_gutenberg(whole)
+        self.gutenberg += len(plain) < len(whole)
+        text = from_blocks([each for each in plain.split("\n\n") if each.strip()])
+        book.left_out += epub.left_out
+        book.unread, book.rights, book.identifiers = epub.unread, epub.rights, "; ".join(epub.identifiers)
+        book.encoding = "utf-8"
+        return self._whole(book, text, epub)
+
+    def _whole(self, book: _Book, text: BookText, said: Epub) -> list[_Document]:
+        """A book as one document."""
+        book.left_out += Counter(text.counts)
+        book.layout, book.pretokenised, book.lowercased = text.layout, text.pretokenised, text.lowercased
+        about = self._known(book, said)
+        doc_id = f"{self.config.source}:{_digest(book.path)}"
+        return [
+            _Document(doc_id, "\n\n".join(text.paragraphs), **about, sentence_lines=text.layout == "sentence_per_line")
+        ]
+
+    def _known(self, book: _Book, said: Epub) -> dict[str, str]:
+        """What the manifest, the recipe and the book itself say of it, by column."""
+        row = self.manifest.row(book.path)
+        book.in_manifest = row is not None
+        stated = row or Row(book.path)
+        book.title = stated.title or said.title or _stem(book.path)
+        book.author = stated.author or said.author
+        book.licence = stated.licence or self.config.licence or said.licence
+        book.url = stated.url
+        book.language = stated.language or _language(said.language) or self.config.language
+        return {"title": book.title, "url": book.url, "licence": book.licence, "language": book.language}
+
+    # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rows(self, name: str, path: Path) -> Iterator[tuple[_Book, _Document]]:
         table = read_table(path)
         columns = self.config.columns
         if columns is None:
@@ -127,84 +441,75 @@ class _Reader:
                 f"{path} is a table, and source {self.config.source} does not say which column is the text",
                 f"Add `columns: {{text: …}}` with one of {', '.join(map(repr, table.columns))}.",
             )
-        table.require(column for column in (columns.text, columns.id, columns.title) if column)
-        self.encodings["utf-8"] += 1
-        for line, row in table.rows:
-            text = row[columns.text]
-            identity = row[columns.id].strip() if columns.id else _digest(name, text)
-            if not identity:
+        named = columns.model_dump(exclude_none=True)
+        table.require(named.values())
+        book = _Book(name, "table", path.stat().st_size, "utf-8", licence=self.config.licence)
+        self.books.append(book)
+        for line, values in table.rows:
+            row = {key: values[column].strip() for key, column in named.items()}
+            text = values[columns.text]
+            if columns.id and not row["id"]:
                 raise DataError(f"{path}, line {line}: column {columns.id!r} is empty", "Every row needs an id.")
-            title = row[columns.title].strip() if columns.title else ""
-            yield f"{self.config.source}:{identity}", title, _newlines(text).strip()
+            document = _Document(
+                f"{self.config.source}:{row['id'] if columns.id else _digest(name, text)}",
+                text.replace("\r\n", "\n").replace("\r", "\n").strip(),
+                row.get("title", ""),
+                row.get("url", ""),
+                row.get("licence", "") or self.config.licence,
+                row.get("language", ""),
+                row.get("date", ""),
+            )
+            yield book, document
+        if not book.documents:
+            book.dropped = "empty"
 
-    def _drop_file(self, name: str, reason: str) -> None:
-        self.read += 1
-        self.dropped[reason] += 1
-        if len(self.dropped_files) < 20:
-            self.dropped_files.append(f"{name}: {reason}")
+
+def _lines(book: _Book, content: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a text of any size; every chunk of them is decoded for itself. Unreadable for what is no text."""
+    rest = b""
+    encodings: Counter[str] = Counter()
+    for piece in chain(content, [b""]):
+        book.bytes += len(piece)
+        rest += piece
+        cut = rest.rfind(b"\n") + 1 if piece else len(rest)
+        if cut < LINES_BYTES and piece:
+            if len(rest) > MAX_BOOK_BYTES:
+                raise Unreadable("line_too_long")
+            continue
+        decoded = decode(rest[:cut])
+        if decoded.text is None:
+            raise Unreadable("not_text")
+        encodings[decoded.encoding] += cut
+        book.encoding = encodings.most_common(1)[0][0]
+        book.mojibake_repaired |= decoded.mojibake_repaired
+        rest = rest[cut:]
+        lines = decoded.text.split("\n")
+        yield from lines[:-1] if piece or not lines[-1] else lines
+
+
+def _suffix(name: str) -> str:
+    """txt, epub, …; of a text that is compressed for itself, txt."""
+    stem, suffix = posixpath.splitext(posixpath.basename(name).lower())
+    if suffix in COMPRESSED and "!/" not in name:
+        return posixpath.splitext(stem)[1][1:] or "none"
+    return suffix[1:] or "none"
+
+
+def _stem(name: str) -> str:
+    """A title where nobody states one: `a/emma.epub.txt` → `emma`."""
+    base = posixpath.basename(name)
+    for suffix in (*COMPRESSED, ".txt", ".epub"):
+        if base.lower().endswith(suffix):
+            base = base[: -len(suffix)]
+    return base
+
+
+def _language(tag: str) -> str:
+    """en-GB → en; "" for what is no language tag, or says that there is no one language."""
+    match = _TAG.fullmatch(tag.strip())
+    language = match[1].lower() if match else ""
+    return "" if language in ("und", "mul", "zxx", "mis") else language
 
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-
-
-def _newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def decode(data: bytes) -> tuple[str | None, str]:
-    """(text with newlines as \\n, encoding): UTF-8 or UTF-16 by its mark, else UTF-8, CP1252, Latin-1, whichever fits
-    first; (None, "") where the bytes are no text."""
-    order = ["utf-16"] if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ["utf-8-sig", "cp1252", "latin-1"]
-    for encoding in order:
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        return (None, "") if "\0" in text else (_newlines(text), encoding.removesuffix("-sig"))
-    return None, ""
-
-
-def strip_gutenberg(text: str) -> tuple[str, str]:
-    """(the book, its title) without Project Gutenberg's header, credits and licence; the title is "" where none is
-    stated. A text without these marks comes back as it is."""
-    start = _GUTENBERG_START.search(text)
-    end = _GUTENBERG_END.search(text, start.end() if start else 0)
-    if not start and not end:
-        return text, ""
-    title = _GUTENBERG_TITLE.search(text, 0, start.start()) if start else None
-    book = text[start.end() if start else 0 : end.start() if end else len(text)]
-    if start and (credit := _GUTENBERG_CREDITS.match(book)):
-        book = book[credit.end() :]
-    return book, title.group(1).strip() if title else ""
-
-
-def unwrap(text: str) -> str:
-    """Paragraphs separated by one blank line, their hard-wrapped lines joined.
-
-    A line was wrapped if the next line's first word would not have fitted behind it; the width is the one that hardly
-    any line of the text exceeds. Other line breaks stay (verse) where blank lines separate the paragraphs; in a text
-    without them, or with a paragraph a line, they end a paragraph.
-    """
-    lines = [line.strip() for line in text.split("\n")]
-    filled = [len(line) for line in lines if line]
-    if not filled:
-        return ""
-    short = sorted(length for length in filled if length <= LONG_LINE)
-    width = short[int(0.95 * len(short))] if short else 0
-    long_share = sum(length for length in filled if length > LONG_LINE) / sum(filled)
-    blank_share = 1 - len(filled) / len(lines)
-    line_break = "\n" if blank_share > 0.05 and long_share < 0.5 else "\n\n"
-    parts: list[str] = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        if not line:
-            continue
-        parts.append(line)
-        if not following:
-            parts.append("\n\n")
-        elif len(line) <= LONG_LINE and len(line) + 1 + len(following.split(None, 1)[0]) > width and width > 30:
-            hyphenated = line[-1] == "-" and line[-2:-1].isalpha() and following[0].isalpha()
-            parts.append("" if hyphenated else " ")
-        else:
-            parts.append(line_break)
-    return "".join(parts).strip()

@@ -303,7 +303,7 @@ def settle(store: Store, need: Need) -> Record:
     body = dict(answer.body)
     if body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
         folder = store.folder(node.stage.name, answer.version, references=references_of(node))
-        body["validation"] = _validate(store, node, folder, body["statistics"], need.inputs)
+        body["validation"] = _validate(store, node, folder, body["statistics"], need.inputs, answer.version)
     now = _now()
     same_asset = answer.recipe == node.recipe and answer.asset == node.name
     body |= {
@@ -437,9 +437,18 @@ def _reproducible(store: Store, need: Need, staged: Path) -> dict[str, Any]:
 
 
 def _validate(
-    store: Store, node: Node, folder: Path, statistics: Mapping[str, Any], inputs: Mapping[str, Record]
+    store: Store,
+    node: Node,
+    folder: Path,
+    statistics: Mapping[str, Any],
+    inputs: Mapping[str, Record],
+    version: str | None = None,
 ) -> dict[str, Any]:
-    older = _older(store, node, _dump_date(statistics, inputs))
+    """version: of what is published already."""
+    date = _dump_date(statistics, inputs)
+    older = (
+        _older(store, node, date) if date or node.stage.name not in UNDATED else _before(store, node, inputs, version)
+    )
     results = suites.validate(node.stage.name, folder, node.config, {**statistics, **older})
     return {"suite_digest": suites.suite_digest(node.stage.name), "results": [r.plain() for r in results]}
 
@@ -474,6 +483,24 @@ def _older(store: Store, node: Node, date: str) -> dict[str, Any]:
         if before and before < date and _but_origin(body["config"]) == _but_origin(config):
             found.append({**body["statistics"], "date": before})
     return {suites.OLDER: max(found, key=lambda each: str(each["date"]))} if found else {}
+
+
+UNDATED = frozenset({"books_text", "own_text", "documents"})
+"""Stages that are compared with what was there before where no dump tells a date."""
+
+
+def _before(store: Store, node: Node, inputs: Mapping[str, Record], version: str | None) -> dict[str, Any]:
+    """What this asset was last: another version, of the same configuration, made of sources of the same names."""
+    config = _but_origin(_resolve(node.config, defaults=True))
+    for digest in store.history(node.recipe, node.name):
+        try:
+            body = store.record(digest).body
+        except StoreError:
+            continue
+        if body["version"] != version and _but_origin(body["config"]) == config and set(body["inputs"]) == set(inputs):
+            named = f"{body['version'][:12]} of {body['finished'][:10]}"
+            return {suites.OLDER: {**body["statistics"], "date": named}}
+    return {}
 
 
 def _but_origin(config: Mapping[str, Any]) -> dict[str, Any]:

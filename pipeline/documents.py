@@ -1,56 +1,120 @@
-"""One table of documents from every source: each text once, split into train and held-out, with sentence ends."""
+"""One table of documents from every source: each text once, split into train and held-out, with sentence ends.
 
-import hashlib
-import heapq
-import unicodedata
-from array import array
+Two passes over the text (pipeline/document_passes.py), both in worker processes and in row groups; between them the choice of
+the documents that stay (pipeline/document_choice.py), from about a hundred bytes a document. So memory follows neither the size of
+the text nor the number of workers' tasks, and the table is the same bytes for any number of workers.
+"""
+
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline import progress
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import document_passes, duplicates, languages, progress, workers
+from pipeline.beam_process import check_room, scratch_folder
 from pipeline.config import DocumentsConfig
+from pipeline.decontamination import read_benchmark
+from pipeline.document_choice import Choice, choose, counts_by_reason, expected_held_out
+from pipeline.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
 from pipeline.errors import DataError
+from pipeline.exclusions import NOTHING, read_exclusions
+from pipeline.ngrams import scrambled
 from pipeline.schemas import (
-    DOCUMENTS_SCHEMA,
-    TEXT_SCHEMA,
-    count_rows,
+    CHARACTERS_PER_TOKEN,
     describe_lengths,
-    iter_rows,
+    part_files,
+    readable,
     write_dropped,
-    write_parts,
 )
-from pipeline.sentences import sentence_ends
+from pipeline.settings import settings
 from pipeline.stage import Stage
 
 STAGE = Stage(
     name="documents",
     function="pipeline.documents:build_documents",
-    version="1",
-    libraries=("sentencex",),
-    sources=("pipeline/documents.py", "pipeline/sentences.py", "pipeline/schemas.py"),
+    version="2",
+    libraries=("sentencex", "rensa", "pycld2"),
+    sources=(
+        "pipeline/documents.py",
+        "pipeline/document_passes.py",
+        "pipeline/document_choice.py",
+        "pipeline/duplicates.py",
+        "pipeline/exclusions.py",
+        "pipeline/quality.py",
+        "pipeline/languages.py",
+        "pipeline/ngrams.py",
+        "pipeline/decontamination.py",
+        "pipeline/tables.py",
+        "pipeline/sentences.py",
+        "pipeline/abbreviations/*.txt",
+        "pipeline/schemas.py",
+    ),
 )
+
+TASK_BYTES = 32 << 20
+"""Of text, for one task: a part of the table. A small table is one, and needs no other process."""
+WORK_PER_WORKER = 16 << 20
+"""Bytes of text below which one more worker process costs more than it saves."""
+TABLE_BYTES = 0.6
+"""On disk for each byte of text, compressed; measured 0.4 on English, Japanese is denser."""
+SHOWN = 5
+SHOWN_LINES = 20
 
 
 def build_documents(inputs: Mapping[str, Path], config: DocumentsConfig, out: Path) -> dict[str, Any]:
     """Write the documents of all sources (source name → folder of its text), by source name, then as in the source.
 
-    A document is dropped and counted as `empty`, `too_short` (under `min_characters`), `duplicate_doc_id`, or
-    `duplicate_text`; of equal texts the first in this order stays, whatever the order of `inputs`. Also written:
-    dropped.json. DataError for a row that names another source.
+    A document is dropped for the first reason that applies of those in `document_passes.REASONS`. Also written: dropped.json
+    (counts, also per source) and dropped.parquet (which, why, and what stays instead).
+
+    Raises:
+        DataError: a row that names another source, a list of withdrawals or abbreviations or a benchmark that can't be read.
+        StoreError: the disk can't hold what is forecast.
+        BertError: a worker process died. Then, and after any error, nothing is left in `out`.
     """
-    builder = _Builder(inputs, config)
-    kept = write_parts(builder.documents(), DOCUMENTS_SCHEMA, out)
-    count = write_dropped(out, builder.read, kept, builder.dropped)
+    document_passes.forget()
+    excluded = read_exclusions(Path(config.exclude.path)) if config.exclude else NOTHING
+    for named in config.abbreviations.values():
+        document_passes.read_abbreviations(Path(named.path))
+    tasks, text_bytes = _tasks(inputs)
+    upstream = {name: _upstream(name, inputs[name], tasks) for name in sorted(inputs)}
+    with scratch_folder(out) as scratch:
+        plan = _plan(scratch, config, tasks)
+        needed = TABLE_BYTES * text_bytes + plan.rows * _bytes_per_document(plan)
+        check_room(out, needed, "documents", "Free space, or move the store (home in settings.yaml).")
+        try:
+            benchmarks = _prepare(plan)
+            count = min(settings().beam.workers, 1 + text_bytes // WORK_PER_WORKER)
+            matched, touched = _first_pass(plan, count)
+            numbers = Numbers(scratch, plan.rows)
+            choice = _choose(plan, numbers)
+            table = _Table(plan, numbers, choice)
+            written = _second_pass(plan, count, table.show())
+            _move_parts(plan, out)
+            _write_list(plan, out)
+            accounts = {name: table.account(name) for name in sorted(inputs)}
+            counted = _write_accounts(accounts, sum(each["documents"] for each in written), out)
+        except BaseException:
+            for path in (*out.glob("part-*.parquet"), out / "dropped.parquet", out / "dropped.json"):
+                path.unlink(missing_ok=True)
+            raise
     return {
-        **describe_lengths(builder.lengths),
-        **count,
-        "documents": {name: dict(builder.splits[name]) for name in sorted(inputs)},
-        "dropped_by_source": {name: dict(sorted(builder.dropped_by[name].items())) for name in sorted(inputs)},
-        "sentences": builder.sentences,
-        "one_sentence_documents": builder.one_sentence,
-        "sample": builder.sample(),
+        **table.describe(written, sorted(inputs)),
+        **counted,
+        "dropped_by_source": {name: account["dropped"] for name, account in accounts.items()},
+        "waterfall": _waterfall(upstream, accounts),
+        "withdrawals": _withdrawals(excluded.lines, matched),
+        "benchmarks": {name: {**said, "documents": touched[name]} for name, said in benchmarks.items()},
+        "languages": _languages(written),
+        "sentences": sum(each["sentences"] for each in written),
+        "one_sentence_documents": sum(each["one_sentence_documents"] for each in written),
     }
 
 
@@ -60,82 +124,307 @@ def split_of(doc_id: str, held_out: float) -> str:
     The first eight bytes of SHA-256 of `split` NUL doc_id, read as a big-endian fraction of 2^64, are compared with the
     share. So a document stays where it is when others come or go, and a larger share only adds to the held-out ones.
     """
-    return "held_out" if _fraction(doc_id) < held_out else "train"
+    fraction = int.from_bytes(identity_digest(doc_id)[:8], "big")
+    return "held_out" if held_out_of(np.array([fraction], np.uint64), held_out)[0] else "train"
 
 
-def _fraction(doc_id: str) -> float:
-    return int.from_bytes(hashlib.sha256(b"split\0" + doc_id.encode()).digest()[:8], "big") / 2**64
+# ── the plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def text_digest(text: str) -> bytes:
-    """What two documents share if they count as equal: case and the amount of whitespace make no difference."""
-    return hashlib.sha256(" ".join(unicodedata.normalize("NFC", text).casefold().split()).encode()).digest()[:16]
-
-
-class _Builder:
-    """Iterates the documents and counts on the way."""
-
-    def __init__(self, inputs: Mapping[str, Path], config: DocumentsConfig) -> None:
-        self.inputs = inputs
-        self.config = config
-        self.read = 0
-        self.sentences = 0
-        self.one_sentence = 0
-        self.lengths = array("q")
-        self.dropped_by: dict[str, Counter[str]] = {name: Counter() for name in inputs}
-        self.splits = {name: Counter(train=0, held_out=0) for name in inputs}
-        self._sample: list[tuple[float, str, str]] = []
-
-    @property
-    def dropped(self) -> Counter[str]:
-        return sum(self.dropped_by.values(), Counter[str]())
-
-    def sample(self) -> list[str]:
-        """Titles of five documents, drawn by hash."""
-        return [title for _, _, title in sorted(self._sample, reverse=True)]
-
-    def documents(self) -> Iterator[dict[str, Any]]:
-        total = sum(count_rows(folder) for folder in self.inputs.values())
-        doc_ids: set[str] = set()
-        texts: set[bytes] = set()
-        for name in sorted(self.inputs):
-            for row in iter_rows(self.inputs[name], TEXT_SCHEMA.names):
-                self.read += 1
-                progress.report(self.read, total, "documents")
-                if row["source"] != name:
-                    raise DataError(
-                        f"{self.inputs[name]}: {row['doc_id']} is of source {row['source']!r}, not {name!r}",
-                        f"Materialize {name}_text again.",
+def _tasks(inputs: Mapping[str, Path]) -> tuple[list[Task], int]:
+    """The row groups of all sources in order, cut into tasks, and the bytes of their text. The cut follows from the files alone."""
+    tasks: list[Task] = []
+    first = total = 0
+    for name in sorted(inputs):
+        for path in part_files(inputs[name]):
+            with readable(path):
+                described = pq.read_metadata(path)
+            start = rows = size = 0
+            for group in range(described.num_row_groups):
+                rows += described.row_group(group).num_rows
+                size += described.row_group(group).total_byte_size
+                total += described.row_group(group).total_byte_size
+                if size >= TASK_BYTES or group == described.num_row_groups - 1:
+                    tasks.append(
+                        Task(
+                            number=len(tasks),
+                            source=name,
+                            file=path.resolve(),
+                            first_group=start,
+                            last_group=group,
+                            first=first,
+                            rows=rows,
+                        )
                     )
-                text = unicodedata.normalize("NFC", row["text"]).strip()
-                if reason := self._why_not(text, row["doc_id"], doc_ids, texts):
-                    self.dropped_by[name][reason] += 1
-                    continue
-                yield self._document(name, row, text)
+                    first += rows
+                    start, rows, size = group + 1, 0, 0
+    return tasks, total
 
-    def _why_not(self, text: str, doc_id: str, doc_ids: set[str], texts: set[bytes]) -> str:
-        """The reason to drop a document, "" to keep it; those that are kept are remembered."""
-        if not text:
-            return "empty"
-        if len(text) < self.config.min_characters:
-            return "too_short"
-        if doc_id in doc_ids:
-            return "duplicate_doc_id"
-        digest = text_digest(text)
-        if digest in texts:
-            return "duplicate_text"
-        doc_ids.add(doc_id)
-        texts.add(digest)
-        return ""
 
-    def _document(self, source: str, row: dict[str, Any], text: str) -> dict[str, Any]:
-        split = split_of(row["doc_id"], self.config.held_out)
-        ends = sentence_ends(text, row["language"] or "en")
-        self.splits[source][split] += 1
-        self.sentences += len(ends)
-        self.one_sentence += len(ends) == 1
-        self.lengths.append(len(text))
-        heapq.heappush(self._sample, (-_fraction(row["doc_id"]), row["doc_id"], row["title"] or row["doc_id"]))
-        if len(self._sample) > 5:
-            heapq.heappop(self._sample)
-        return {**row, "text": text, "split": split, "sentence_ends": ends, "repeat": 1.0}
+def _plan(scratch: Path, config: DocumentsConfig, tasks: Sequence[Task]) -> Plan:
+    return Plan(
+        scratch=scratch,
+        config=config,
+        tasks=tuple(tasks),
+        rows=sum(task.rows for task in tasks),
+        band_rows=duplicates.band_rows(config.near_duplicates) if config.near_duplicates < 1 else 0,
+    )
+
+
+def _bytes_per_document(plan: Plan) -> int:
+    """On disk, on the way."""
+    numbers = sum(np.dtype(kind).itemsize * width for kind, width in Numbers.KINDS.values())
+    bands = duplicates.PERMUTATIONS // plan.band_rows if plan.band_rows else 0
+    return numbers + 4 * bands + (duplicates.SIGNATURE_BYTES if bands else 0) + 100
+
+
+def _prepare(plan: Plan) -> dict[str, dict[str, int]]:
+    """Write what the workers read, and make the files that they write into; returns what each benchmark holds."""
+    (plan.scratch / "plan.json").write_text(plan.model_dump_json(by_alias=True), encoding="utf-8")
+    sizes = {name: np.dtype(kind).itemsize * width for name, (kind, width) in Numbers.KINDS.items()}
+    if plan.band_rows:
+        sizes |= {"signatures": duplicates.SIGNATURE_BYTES, "bands": 4 * (duplicates.PERMUTATIONS // plan.band_rows)}
+    for name, size in sizes.items():
+        with (plan.scratch / name).open("wb") as file:
+            file.truncate(size * plan.rows)
+    said = {}
+    for name, benchmark in sorted(plan.config.decontaminate.items()):
+        found = read_benchmark(name, benchmark)
+        np.save(document_passes.benchmark_file(plan.scratch, name), found.hashes)
+        said[name] = {"texts": found.texts, "measurable": found.measurable}
+    return said
+
+
+def _first_pass(plan: Plan, count: int) -> tuple[Counter[int], Counter[str]]:
+    """(line of the list of withdrawals → documents, benchmark → documents that share text with it)."""
+    lines: Counter[int] = Counter()
+    benchmarks: Counter[str] = Counter()
+    nothing: list[dict[str, Any]] = [{} for _ in plan.tasks]
+    for found in _run(plan, count, "pipeline.document_passes:read", "documents read", nothing):
+        lines.update({int(line): documents for line, documents in found["lines"].items()})
+        benchmarks.update(found["benchmarks"])
+    return lines, benchmarks
+
+
+def _second_pass(plan: Plan, count: int, show: Sequence[int]) -> list[dict[str, Any]]:
+    asked = [{"show": [place for place in show if task.first <= place < task.first + task.rows]} for task in plan.tasks]
+    return list(_run(plan, count, "pipeline.document_passes:write", "documents written", asked))
+
+
+def _run(
+    plan: Plan, count: int, function: str, unit: str, asked: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    path = str(plan.scratch / "plan.json")
+    tasks = [{"plan": path, "number": task.number, **more} for task, more in zip(plan.tasks, asked, strict=True)]
+    results = workers.ordered(function, tasks, count)
+    for task, result in zip(plan.tasks, results, strict=True):
+        progress.report(task.first + task.rows, plan.rows, unit)
+        yield result
+
+
+def _choose(plan: Plan, numbers: Numbers) -> Choice:
+    bands = duplicates.PERMUTATIONS // plan.band_rows if plan.band_rows else 0
+    return choose(
+        numbers,
+        plan.band_rows,
+        plan.config.near_duplicates,
+        lambda done: progress.report(done, bands, "bands of near-duplicates"),
+    )
+
+
+# ── what is written ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _move_parts(plan: Plan, out: Path) -> None:
+    """The parts that pass 2 wrote, in order; those without a row are left out, unless all are."""
+    files = [file for task in plan.tasks for file in part_files(document_passes.part_folder(plan.scratch, task.number))]
+    filled = [file for file in files if pq.read_metadata(file).num_rows] or files[:1]
+    if not filled:
+        pq.write_table(document_passes.DOCUMENTS_SCHEMA.empty_table(), out / "part-00000.parquet", compression="zstd")
+    for number, file in enumerate(filled):
+        file.rename(out / f"part-{number:05d}.parquet")
+
+
+def _write_list(plan: Plan, out: Path) -> None:
+    """Write dropped.parquet: the lists of all tasks, with doc_ids in place of the places of what stays instead."""
+    lists = [document_passes.dropped_file(plan.scratch, task.number) for task in plan.tasks]
+    named = np.unique(
+        np.concatenate(
+            [np.zeros(0, np.int64), *(pq.read_table(path, columns=["kept"])["kept"].drop_null() for path in lists)]
+        )
+    )
+    doc_ids = _doc_ids(plan, named)
+    with pq.ParquetWriter(out / "dropped.parquet", DROPPED_SCHEMA, compression="zstd") as writer:
+        for path in lists:
+            table = pq.read_table(path)
+            places = pa.array(np.searchsorted(named, table["kept"].fill_null(-1).to_numpy()))
+            places = pc.if_else(table["kept"].combine_chunks().is_valid(), places, None)
+            kept = doc_ids.take(places)
+            writer.write_table(
+                table.set_column(table.schema.get_field_index("kept"), DROPPED_SCHEMA.field("kept"), kept)
+            )
+
+
+def _doc_ids(plan: Plan, places: npt.NDArray[np.int64]) -> pa.Array:
+    """The doc_ids at ascending places."""
+    found = []
+    for task in plan.tasks:
+        start, stop = np.searchsorted(places, [task.first, task.first + task.rows])
+        if stop > start:
+            column = pq.read_table(document_passes.notes_file(plan.scratch, task.number), columns=["doc_id"])["doc_id"]
+            found.append(column.combine_chunks().take(pa.array(places[start:stop] - task.first)))
+    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+
+
+def _write_accounts(accounts: Mapping[str, dict[str, Any]], written: int, out: Path) -> dict[str, Any]:
+    """Write dropped.json, and return its sums; DataError if they are not what was written."""
+    dropped: Counter[str] = Counter()
+    for each in accounts.values():
+        dropped.update(each["dropped"])
+    counted = write_dropped(out, sum(each["read"] for each in accounts.values()), written, dropped, accounts)
+    return {name: value for name, value in counted.items() if name != "sources"}
+
+
+# ── what is told ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _upstream(name: str, folder: Path, tasks: Sequence[Task]) -> dict[str, Any] | None:
+    """What the source's own dropped.json says; DataError if it speaks of other rows than are there."""
+    path = folder / "dropped.json"
+    if not path.exists():
+        return None
+    said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    rows = sum(task.rows for task in tasks if task.source == name)
+    if said["kept"] != rows:
+        raise DataError(
+            f"{path}: {said['kept']:,} documents were kept, but {rows:,} are there", f"Materialize {name}_text again."
+        )
+    return said
+
+
+def _waterfall(
+    upstream: Mapping[str, dict[str, Any] | None], sources: Mapping[str, dict[str, Any]]
+) -> dict[str, list[list[Any]]]:
+    """Source → [step, documents] from what its own stage read down to what this one wrote, losses below zero: what is written is
+    the sum of all steps before it."""
+    found = {}
+    for name, account in sources.items():
+        said = upstream[name] or {"read": account["read"], "dropped": {}}
+        steps = [["read", said["read"]]]
+        steps += [[f"{name}_text: {reason}", -count] for reason, count in said["dropped"].items() if count]
+        steps += [[f"documents: {reason}", -count] for reason, count in account["dropped"].items()]
+        found[name] = [*steps, ["documents", account["kept"]]]
+        if sum(count for _, count in steps) != account["kept"]:
+            raise DataError(f"the documents of {name} do not add up: {found[name]}", f"Materialize {name}_text again.")
+    return found
+
+
+def _withdrawals(lines: Mapping[int, str], matched: Mapping[int, int]) -> dict[str, Any]:
+    unmatched = [f"line {line}: {what}" for line, what in lines.items() if line not in matched]
+    return {
+        "lines": len(lines),
+        "documents": sum(matched.values()),
+        "unmatched": len(unmatched),
+        "unmatched_lines": unmatched[:SHOWN_LINES],
+    }
+
+
+def _languages(written: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The kept documents by declared and detected language; `judged`: those whose declared language can be detected, and that
+    have text enough."""
+    table: Counter[tuple[str, str]] = Counter()
+    for each in written:
+        for declared, detected, count in each["languages"]:
+            table[declared, detected] += count
+    judged = agreed = 0
+    for (declared, detected), count in table.items():
+        code = languages.base_code(declared)
+        if detected and code in languages.known_languages():
+            judged += count
+            agreed += count if code == detected else 0
+    most = sorted(table.items(), key=lambda entry: (-entry[1], entry[0]))[:SHOWN_LINES]
+    return {
+        "judged": judged,
+        "agreed": agreed,
+        "table": [{"declared": one, "detected": other, "documents": count} for (one, other), count in most],
+    }
+
+
+class _Table:
+    """The documents between the passes, for accounts and statistics."""
+
+    def __init__(self, plan: Plan, numbers: Numbers, choice: Choice) -> None:
+        self.plan = plan
+        self.reason = choice.reason
+        self.group = choice.group
+        self.characters = numbers.read("characters")
+        fractions = numbers.read("identity")[:, 0]
+        self.held_out = held_out_of(fractions, plan.config.held_out)
+        stay = np.flatnonzero(self.reason == 0)
+        lengths = self.characters[stay]
+        self.longest = _smallest(stay, -lengths)
+        self.shortest = _smallest(stay, lengths)
+        self.sample = _smallest(stay, scrambled(fractions[stay]))
+        self.largest_groups = [place for place in _smallest(stay, -self.group[stay]) if self.group[place] > 1]
+
+    def show(self) -> list[int]:
+        """Places of the documents that the statistics show."""
+        return sorted({*self.longest, *self.shortest, *self.sample, *self.largest_groups})
+
+    def rows_of(self, source: str) -> slice:
+        """Where a source's documents lie."""
+        mine = [task for task in self.plan.tasks if task.source == source]
+        return slice(mine[0].first, mine[-1].first + mine[-1].rows) if mine else slice(0, 0)
+
+    def account(self, source: str) -> dict[str, Any]:
+        """{read, kept, dropped: {reason: count}} of one source."""
+        reason = self.reason[self.rows_of(source)]
+        return {"read": len(reason), "kept": int((reason == 0).sum()), "dropped": counts_by_reason(reason)}
+
+    def describe(self, written: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+        """Lengths, sources, samples, groups of duplicates."""
+        shown = {
+            row["place"]: {k: v for k, v in row.items() if k != "place"} for each in written for row in each["shown"]
+        }
+        stay = self.reason == 0
+        groups = self.group[self.group > 1]
+        mean, variance = expected_held_out(self.group, self.plan.config.held_out)
+        return {
+            **describe_lengths(self.characters[stay]),
+            "documents": {name: self._splits(self.rows_of(name)) for name in names},
+            "tokens_millions_by_source": {
+                name: round(
+                    float(self.characters[self.rows_of(name)][stay[self.rows_of(name)]].sum())
+                    / CHARACTERS_PER_TOKEN
+                    / 1e6,
+                    6,
+                )
+                for name in names
+            },
+            "held_out_expected": round(mean, 6),
+            "held_out_variance": round(variance, 6),
+            "duplicate_groups": len(groups),
+            "documents_in_duplicate_groups": int(groups.sum()),
+            "largest_duplicate_groups": [
+                {"size": int(self.group[place]), **shown[place]} for place in self.largest_groups
+            ],
+            "sample": [shown[place] for place in self.sample],
+            "longest": [shown[place] for place in self.longest],
+            "shortest": [shown[place] for place in self.shortest],
+        }
+
+    def _splits(self, rows: slice) -> dict[str, int]:
+        held_out = self.held_out[rows][self.reason[rows] == 0]
+        return {"train": int((~held_out).sum()), "held_out": int(held_out.sum())}
+
+
+def _smallest(places: npt.NDArray[np.int64], keys: npt.NDArray[Any]) -> list[int]:
+    """The places of the SHOWN smallest keys, then by place."""
+    if len(keys) > SHOWN:
+        bound = np.partition(keys, SHOWN - 1)[SHOWN - 1]
+        below, equal = np.flatnonzero(keys < bound), np.flatnonzero(keys == bound)
+        chosen = np.concatenate([below, equal[: SHOWN - len(below)]])
+    else:
+        chosen = np.arange(len(keys))
+    order = np.lexsort((places[chosen], keys[chosen]))
+    return [int(place) for place in places[chosen[order]]]

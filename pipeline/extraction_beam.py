@@ -31,7 +31,7 @@ from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
 from pipeline.runs import RunWriter
 from pipeline.wikipedia import Page
-from pipeline.wikitext import Site, is_disambiguation, to_text
+from pipeline.wikitext import Site, is_blank, is_disambiguation, to_text
 from pipeline.wikitext_templates import DumpTemplates, Rules, read_templates, rules_for, unhandled
 
 TEMPLATE = 10
@@ -126,7 +126,7 @@ def no_article(page: Page) -> str:
         return "other_model"
     if page.deleted:
         return "deleted"
-    return "" if page.text.strip() else "empty"
+    return "empty" if is_blank(page.text) else ""
 
 
 BATCH_CHARACTERS = 4_000_000

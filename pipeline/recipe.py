@@ -50,6 +50,7 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
+from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
 from pipeline.yamlfile import KeyPath, Node
@@ -422,6 +423,21 @@ def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyP
             if source.kind not in kinds and getattr(source, key):
                 yield (*at, key), f"a source of kind {source.kind} has no {key}", None, "Remove the key."
         yield from _no_file((*at, "manifest"), source.manifest)
+        for key, column in source.columns or ():
+            if column is not None and not column.strip():
+                yield (*at, "columns", key), "is the name of no column", None, "Name a column, or remove the key."
+        place = next((key for key in ("path", "url", "member") if hasattr(source.from_, key)), "")
+        file = str(getattr(source.from_, place, "")).partition("?")[0]
+        for ending, kind in _other_kinds(source.kind, file)[:1]:
+            rule = f"a source of kind {source.kind} reads no file that ends in {ending}"
+            yield (*at, "from", place), rule, file, f"Write kind: {kind}, or name another file."
+
+
+def _other_kinds(kind: str, file: str) -> list[tuple[str, str]]:
+    """(ending, kind) where a file named for a source of one kind is of another by its ending."""
+    if kind not in ENDINGS or is_of(kind, file) or Path(file).is_dir():
+        return []
+    return [(end, other) for other, ends in ENDINGS.items() for end in ends if plain_name(file).endswith(end)]
 
 
 _KINDS_WITH = {

@@ -125,7 +125,7 @@ def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator
     At most one row group is in memory. A file that is broken or lacks a column is a DataError that names it.
     """
     for path in part_files(folder):
-        with _readable(path), pq.ParquetFile(path) as file:
+        with readable(path), pq.ParquetFile(path) as file:
             missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
             if missing:
                 raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
@@ -134,7 +134,7 @@ def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """What pyarrow says of a broken file, as a DataError that names it."""
     try:
         yield
@@ -152,7 +152,7 @@ def count_rows(folder: Path) -> int:
     """Number of rows of all parts, from their footers; DataError for a broken one."""
     rows = 0
     for path in part_files(folder):
-        with _readable(path):
+        with readable(path):
             rows += pq.read_metadata(path).num_rows
     return rows
 
@@ -205,10 +205,20 @@ def _histogram(sizes: np.ndarray) -> list[list[int]]:
     return [[a, b, int(count)] for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)]
 
 
-def write_dropped(out: Path, read: int, kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
-    """Write `out/dropped.json` {read, kept, dropped: {reason: count}} and return it; DataError if it is wrong."""
-    table = {"read": read, "kept": kept, "dropped": dict(sorted(dropped.items()))}
+def write_dropped(
+    out: Path,
+    read: int,
+    kept: int,
+    dropped: Mapping[str, int],
+    sources: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Write `out/dropped.json` {read, kept, dropped: {reason: count}} and return it; DataError if it is wrong.
+
+    sources: the same of every source, where there are several.
+    """
+    table: dict[str, Any] = {"read": read, "kept": kept, "dropped": dict(sorted(dropped.items()))}
     if read != kept + sum(dropped.values()):
         raise DataError(f"the documents do not add up: {table}", "This is a fault of the stage; please report it.")
+    table |= {} if sources is None else {"sources": sources}
     (out / "dropped.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     return table

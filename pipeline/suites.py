@@ -20,7 +20,7 @@ NOT_RUN = "not_run.json"
 PRESENT = "data_present"
 OLDER = "older"
 """In the statistics that a suite gets: what to compare with, {"date", and the statistics of the artifact made of the dump
-before this one}; absent where there is none."""
+before this one, or, where there are no dumps, of the one that the recipe had before}; absent where there is none."""
 DOES_NOT_APPLY = "does not apply"
 """Stands for a metric that the configuration leaves nothing to measure for; its check passes."""
 
@@ -130,9 +130,86 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_TEXT_VERSION = "2"  # 2: text that can't be seen is empty
+_BOOKS = (
+    _none(
+        "licences_complete",
+        "Every document names its licence, where the recipe demands it (licence_required).",
+        "missing_licences",
+        "critical",
+        "missing_names",
+    ),
+    _none("archives_whole", "Every archive was read to its end.", "broken_archives", "critical", "broken_names"),
+    _none(
+        "gutenberg_licence_gone",
+        "No document holds Project Gutenberg's licence or its marks.",
+        "gutenberg_left",
+        "critical",
+    ),
+    _between(
+        "files_readable",
+        "Hardly any file was dropped because it could not be read; books.parquet names each.",
+        "unreadable_share",
+        None,
+        0.02,
+        "warning",
+        ("unreadable_names",),
+    ),
+    _none("pages_read", "Every page of every EPUB could be read.", "unread_pages", "warning", "unread_names"),
+    _at_most("headings_gone", "Hardly any chapter heading is left in the text, per MB.", "headings_per_mb", 1),
+    _at_most(
+        "has_paragraphs", "Few documents are one paragraph: their line breaks were lost.", "one_paragraph_share", 0.5
+    ),
+    _at_most(
+        "not_pretokenised",
+        'Hardly any document is a pre-tokenised copy ("do n\'t"): a vocabulary learns its spaces.',
+        "pretokenised_share",
+        0.01,
+    ),
+    _at_most(
+        "not_lowercased",
+        "Hardly any document is a lower-cased copy: no cased model can come of it.",
+        "lowercased_share",
+        0.01,
+    ),
+    _at_most("texts_differ", "Few texts stand twice; `documents` removes them.", "duplicate_share", 0.1),
+    _none(
+        "manifest_rows_used",
+        "Every row of the manifest names a file that is there.",
+        "manifest_unknown",
+        "warning",
+        "manifest_unknown_names",
+    ),
+    _none(
+        "manifest_covers", "Every file has a row in the manifest, if there is one.", "without_manifest_row", "warning"
+    ),
+)
+_OWN = (
+    _none(
+        "licences_complete",
+        "Every document names its licence, where the recipe demands it (licence_required).",
+        "missing_licences",
+    ),
+    _at_most(
+        "most_rows_used",
+        "At most half of the rows or files were dropped; dropped.json and `first_dropped` say why.",
+        "dropped_share",
+        0.5,
+        "critical",
+    ),
+    _at_most("nearly_all_rows_used", "At most a tenth of the rows or files were dropped.", "dropped_share", 0.1),
+    _at_most(
+        "has_paragraphs_of_sentences",
+        "In most documents, most lines hold more than one sentence: blank lines or line ends after every sentence ruin "
+        "next-sentence pairs, unless the recipe says sentence_per_line.",
+        "single_sentence_share",
+        0.5,
+    ),
+    _at_most("texts_differ", "Few documents stand twice; `documents` removes them.", "duplicate_share", 0.1),
+)
 _NOT_MUCH_SMALLER = _between(
     "not_much_smaller",
-    "A dump, or its text, is at most a tenth smaller than this recipe's older one.",
+    "It is at most a tenth smaller than what this recipe had before (of an older dump, where there are dumps).",
     "shrinkage",
     None,
     0.1,
@@ -157,11 +234,30 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_dump", "A download from Wikimedia holds at least one XML file.", "dump_files"),
             _none(
                 "checksums_as_declared",
-                "What was downloaded is, byte for byte, what the site or the recipe declares, and all of it.",
+                "Every file is, byte for byte, what the site, the recipe or a list of checksums beside it declares: fetch "
+                "what is not again, or remove a list that is out of date.",
                 "wrong_checksums",
+                "critical",
+                "wrong_digests",
+            ),
+            _none(
+                "index_agrees",
+                "A multistream dump has its streams where the index beside it says: if not, fetch both again from one "
+                "date, or remove the index.",
+                "wrong_indexes",
+                "critical",
+                "index_problems",
+            ),
+            _none(
+                "files_as_listed",
+                "All parts of a dump are there that a list of checksums beside them names; without them it is a part.",
+                "missing_files",
+                "warning",
+                "missing_names",
             ),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version="2",  # 2: lists of checksums count too
     ),
     "wikipedia_text": Suite(
         (
@@ -175,11 +271,18 @@ SUITES: Mapping[str, Suite] = {
                 "critical",
             ),
             _at_most("markup_rare", "Hardly any markup is left in the text, per MB.", "markup_per_mb", 2),
+            _at_most(
+                "holes_rare",
+                "Hardly any holes where something was cut out, as ( ; ) or , , in the text, per MB.",
+                "holes_per_mb",
+                10,
+            ),
             _NOT_MUCH_SMALLER,
-        )
+        ),
+        version=_TEXT_VERSION,
     ),
-    "books_text": Suite(_TEXT),
-    "own_text": Suite(_TEXT),
+    "books_text": Suite((*_TEXT, *_BOOKS, _NOT_MUCH_SMALLER), version=_TEXT_VERSION),
+    "own_text": Suite((*_TEXT, *_OWN, _NOT_MUCH_SMALLER), version=_TEXT_VERSION),
     "documents": Suite(
         (
             _floor("has_train", "Two documents to train on: a random next sentence needs another.", "train", 2),
@@ -215,7 +318,38 @@ SUITES: Mapping[str, Suite] = {
                 "held_out_share",
             ),
             _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
-        )
+            _none(
+                "licence_demanded",
+                "Where the recipe demands it, no document is without a licence.",
+                "no_licence_demanded",
+            ),
+            _none(
+                "drops_listed", "dropped.parquet lists as many documents of each reason as were counted.", "unlisted"
+            ),
+            _floor(
+                "language_share",
+                "Nine in ten documents are in the language that is declared, by the language detector.",
+                "language_share",
+                0.9,
+                "warning",
+            ),
+            _floor(
+                "language_right",
+                "Half of the documents are in the language that is declared: else the declaration is wrong.",
+                "language_share",
+                0.5,
+            ),
+            _at_most("duplicate_share", "At most half of what was read is a copy of the rest.", "duplicate_share", 0.5),
+            _none(
+                "withdrawals_matched",
+                "Every line of the list of withdrawn documents names one that was there.",
+                "unmatched_withdrawals",
+                "warning",
+                "unmatched_lines",
+            ),
+            _NOT_MUCH_SMALLER,
+        ),
+        version=_TEXT_VERSION,
     ),
     "wordpiece_vocab": Suite(
         (

@@ -1,17 +1,24 @@
-"""Tables of text rows: .csv and .tsv with one header line, .tab (Orange) with three: names, types, flags."""
+"""Tables of text rows: .csv and .tsv with one header line, .tab (Orange) with three: names, types, flags.
+
+Each may be compressed (.csv.gz, .tsv.zst, …).
+"""
 
 import csv
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.compressed import Stream, lines
 from pipeline.errors import DataError
+from pipeline.kinds import plain_name
 
 SUFFIXES = (".tab", ".tsv", ".csv")
 
 _DELIMITERS = {".tab": "\t", ".tsv": "\t", ".csv": ","}
 _ORANGE_TYPES = {"", "c", "continuous", "d", "discrete", "s", "string", "text", "t", "time"}
-_FIELD_CHARACTERS = 1 << 28  # the csv module's own limit, 128 Ki, is less than a book
+_FIELD_CHARACTERS = 64 << 20  # the csv module's own limit, 128 Ki, is less than a book
+_REPORT_RECORDS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,7 @@ class Table:
         DataError, with file and line, for a record with another number of values, open quotes, or bytes that are not
         UTF-8.
         """
-        records = _records(self.path)
-        for _ in range(_header_lines(self.path)):
-            next(records, None)
-        for line, values in records:
+        for line, values in self.records():
             if len(values) != len(self.columns):
                 raise DataError(
                     f"{self.path}, line {line}: {len(values)} values, but the header names {len(self.columns)} columns "
@@ -49,6 +53,16 @@ class Table:
                 )
             yield line, dict(zip(self.columns, values, strict=True))
 
+    def records(self, report: Callable[[int], None] = lambda _: None) -> Iterator[tuple[int, list[str]]]:
+        """As `rows`, but each record's values as they stand there, however many.
+
+        `report` hears now and then how many bytes of the file have been read.
+        """
+        records = _records(self.path, report)
+        for _ in range(_header_lines(self.path)):
+            next(records, None)
+        return records
+
 
 def read_table(path: Path) -> Table:
     """Open a table by its suffix: .tab and .tsv are separated by tabs, .csv by commas; all are UTF-8 and csv-quoted.
@@ -56,7 +70,7 @@ def read_table(path: Path) -> Table:
     DataError for another suffix, a missing file, or a header that is missing, names a column twice, or (.tab) lacks its
     lines of types and flags.
     """
-    if path.suffix.lower() not in _DELIMITERS:
+    if _suffix(path) not in _DELIMITERS:
         raise DataError(f"{path} is not a table that can be read", f"Tables end in {', '.join(SUFFIXES)}.")
     records = _records(path)
     header = [values for _, (_, values) in zip(range(_header_lines(path)), records, strict=False)]
@@ -66,7 +80,7 @@ def read_table(path: Path) -> Table:
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise DataError(f"{path}, line 1: column {twice[0]!r} is named twice", "Give every column a name of its own.")
-    if path.suffix.lower() == ".tab":
+    if _suffix(path) == ".tab":
         types = header[1] if len(header) > 1 else []
         stray = [value for value in types if value.strip() not in _ORANGE_TYPES and " " not in value.strip()]
         if len(types) != len(columns) or stray or len(header) < 3:
@@ -78,11 +92,15 @@ def read_table(path: Path) -> Table:
     return Table(path, columns)
 
 
+def _suffix(path: Path) -> str:
+    return Path(plain_name(path.name)).suffix
+
+
 def _header_lines(path: Path) -> int:
-    return 3 if path.suffix.lower() == ".tab" else 1
+    return 3 if _suffix(path) == ".tab" else 1
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, report: Callable[[int], None] = lambda _: None) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, values) of every record of the file, header included, blank lines left out.
 
     The second and third line of a .tab file are kept when they are blank: Orange writes a blank line of flags.
@@ -91,27 +109,35 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     kept = _header_lines(path)
     line = 1
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=_DELIMITERS[path.suffix.lower()], strict=True)
-            for values in reader:
+        with Stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(_lines(path, file), delimiter=_DELIMITERS[_suffix(path)], strict=True)
+            for number, values in enumerate(reader):
                 if values or line <= kept:
                     yield line, values
                 line = reader.line_num + 1
+                if number % _REPORT_RECORDS == 0:
+                    report(stream.position())
     except csv.Error as error:
         raise DataError(
             f"{path}, line {line}: {error}", "A value that holds a quote must be quoted, and its quotes doubled."
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}, line {_undecodable_line(path)}: not UTF-8", "Convert the file to UTF-8.") from error
-    except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from error
+
+
+def _lines(path: Path, file: io.TextIOWrapper) -> Iterator[str]:
+    while line := file.readline(_FIELD_CHARACTERS + 1):
+        if len(line) > _FIELD_CHARACTERS:
+            raise DataError(
+                f"{path} has a line of more than {_FIELD_CHARACTERS:,} characters", "Is it a table of text at all?"
+            )
+        yield line
 
 
 def _undecodable_line(path: Path) -> int:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
+    for number, line in lines(path, lambda _: None):
+        try:
+            (line or b"").decode("utf-8")
+        except UnicodeDecodeError:
+            return number
     return 0

@@ -11,8 +11,10 @@ Wikimedia's limit. Redirects are followed by hand, each one only after `Allowed`
 import http.client
 import json
 import logging
+import os
 import re
 import shutil
+import socket
 import ssl
 import string
 import threading
@@ -38,6 +40,7 @@ CHUNK_BYTES = 1 << 20
 CONNECTIONS = 2
 """To one host at once, in all processes together. Wikimedia allows 3 per address (https://dumps.wikimedia.org)."""
 MAX_REDIRECTS = 5
+A_YEAR = 365 * 86_400.0
 MARGIN_BYTES = 256 << 20
 """What a download leaves free on the disk."""
 
@@ -54,6 +57,8 @@ class Patience:
     """before the second attempt; it doubles with each"""
     stall_seconds: float = 60.0
     """without a byte, after which a connection counts as dead"""
+    answer_seconds: float = 120.0
+    """from the request to the end of the answer's headers, however they come"""
     longest_wait_seconds: float = 900.0
     """that a server may ask for by Retry-After; if it asks for more, the run ends and says so"""
 
@@ -209,15 +214,23 @@ def _patiently(
             if error.wait is not None:
                 wait = max(wait, error.wait)
             if failed >= attempts or wait > PATIENCE.longest_wait_seconds:
-                later = f"in {wait:.0f} seconds" if error.wait else "later"
                 kept = f"; {grown:,} bytes are kept, and the next run goes on there" if grown else ""
                 raise Unreachable(
                     f"{url} can't be downloaded: {error}{kept}",
-                    f"Check the address and the network; run again {later}.",
+                    f"The server asks to wait: run again in {_long(error.wait)}."
+                    if error.wait
+                    else "Check the address and the network; run again later.",
                 ) from error
             logging.getLogger(__name__).warning("%s: %s; trying again in %.3g s", url, error, wait)
         if stop.wait(wait):
             raise Stopped
+
+
+def _long(seconds: float) -> str:
+    """A wait that a person can plan with."""
+    if seconds >= A_YEAR:
+        return "a year or more"
+    return f"{seconds / 86_400:.0f} days" if seconds >= 2 * 86_400 else f"{seconds:.0f} seconds"
 
 
 def _go_on(url: str, partial: Path, allowed: Allowed, size: int | None, heard: Heard, stop: threading.Event) -> None:
@@ -267,7 +280,7 @@ def _check_same(
     noted: dict[str, Any] | None, said: dict[str, Any], headers: Message, start: int, partial: Path
 ) -> None:
     """That the bytes that come belong to the file whose beginning is there. Another mirror may name it differently."""
-    where = re.match(r"bytes (\d+)-", headers.get("Content-Range", ""))
+    where = re.match(r"bytes (\d{1,18})-", headers.get("Content-Range", ""))
     marks = ("etag", "last_modified") if noted and noted["url"] == said["url"] else ()
     other = [mark for mark in (*marks, "size") if noted and noted[mark] and said[mark] and noted[mark] != said[mark]]
     if other or (where and int(where[1]) != start):
@@ -308,7 +321,7 @@ def _append(
 
 
 def _said(url: str, headers: Message, start: int) -> dict[str, Any]:
-    whole = re.match(r"bytes \d+-\d+/(\d+)$", headers.get("Content-Range", "")) if start else None
+    whole = re.match(r"bytes \d+-\d+/(\d{1,18})$", headers.get("Content-Range", "")) if start else None
     rest = _number(headers.get("Content-Length"))
     return {
         "url": url,
@@ -333,7 +346,8 @@ def _noted(partial: Path) -> dict[str, Any] | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    """A size in bytes; None for what no file has."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 # ── one request ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -346,7 +360,45 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_NoRedirects)
+class _Connection(http.client.HTTPConnection):
+    """Gives up when the headers take too long: the timeout of the socket itself starts anew with every byte."""
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        late = threading.Event()
+        twin = socket.socket(fileno=os.dup(self.sock.fileno()))  # of the same connection; TLS knows nothing of it
+
+        def end() -> None:
+            late.set()
+            with suppress(OSError):
+                twin.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(PATIENCE.answer_seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            return super().getresponse()
+        finally:
+            timer.cancel()
+            twin.close()
+            if late.is_set():  # to whoever reads, the connection was closed, which may also be the end of headers
+                raise http.client.HTTPException(f"its headers did not end in {PATIENCE.answer_seconds:g} seconds")
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same with TLS."""
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureConnection, request)
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects, _Http, _Https)
 
 
 @contextmanager
@@ -387,7 +439,7 @@ def _led_to(at: str, error: urllib.error.HTTPError) -> str:
     if error.code in (301, 302, 303, 307, 308) and (location := error.headers.get("Location")):
         return quote(urljoin(at, location), safe=string.punctuation)
     if error.code == 416:
-        total = re.match(r"bytes \*/(\d+)$", error.headers.get("Content-Range", ""))
+        total = re.match(r"bytes \*/(\d{1,18})$", error.headers.get("Content-Range", ""))
         raise _OutOfRange(int(total[1]) if total else None)
     if error.code in (408, 425, 429) or (error.code >= 500 and error.code != 501):
         raise _Broken(what, _retry_after(error.headers))
@@ -396,13 +448,14 @@ def _led_to(at: str, error: urllib.error.HTTPError) -> str:
 
 
 def _retry_after(headers: Message) -> float | None:
-    """Seconds that the server asks to wait: a number, or a date."""
+    """Seconds that the server asks to wait, a year at most: a number, or a date. None: what it says is neither."""
     text = headers.get("Retry-After", "").strip()
-    if _number(text) is not None:
-        return float(text)
-    with suppress(ValueError, TypeError):
+    if re.fullmatch(r"[0-9]+", text):
+        return min(float(text), A_YEAR)
+    with suppress(ValueError, TypeError, OverflowError):
         when = parsedate_to_datetime(text)
-        return max(0.0, ((when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
+        wait = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+        return min(max(0.0, wait), A_YEAR)
     return None
 
 

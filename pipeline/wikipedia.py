@@ -142,14 +142,18 @@ def _bz2_chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _gzip_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    done = 0
     try:
         with gzip.GzipFile(fileobj=file) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
+            while chunk := stream.read1(CHUNK_BYTES):  # read() would keep back what comes before the damage
+                done += len(chunk)
                 yield chunk
     except EOFError as error:
-        raise BrokenDump(f"cut off: its compressed data ends at byte {file.tell():,}") from error
+        raise BrokenDump(
+            f"cut off: its compressed data ends at byte {file.tell():,}, byte {done:,} of the XML"
+        ) from error
     except (OSError, zlib.error) as error:
-        raise BrokenDump(f"damaged: {error}, before byte {file.tell():,}") from error
+        raise BrokenDump(f"damaged: {error}, before byte {file.tell():,}, after byte {done:,} of the XML") from error
 
 
 # ── XML ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -672,7 +672,17 @@ _HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _RARE = re.compile(f"[{_BLANK.pattern[1:-1]}{_HIDDEN.pattern[1:-1]}{_INVISIBLE.pattern[1:-1]}]")
 _SPACES = re.compile(" {2,}")
-_WORD = re.compile(r"[^\W_]")
+_FILLERS = "\u115f\u1160\u3164\uffa0"  # letters by name, and blank
+_WORD = re.compile(rf"[^\W_{_FILLERS}]")
+_SEEN = re.compile(
+    rf"[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c{_FILLERS}\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u2800\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+def is_blank(text: str) -> bool:
+    """Whether there is nothing in it that can be seen: white space, characters of no width as U+200B, fillers."""
+    return not _SEEN.search(text)
 
 
 def _inline(text: str) -> str:

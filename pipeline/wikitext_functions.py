@@ -12,6 +12,9 @@ HIDE = {ord(mark): chr(0xFDD0 + index) for index, mark in enumerate(_MARKUP)}
 SHOW = {ord(stand_in): " " if mark == ord("\n") else chr(mark) for mark, stand_in in HIDE.items()}
 """`text.translate(HIDE)`: characters that must not be read as markup become Unicode's noncharacters, until SHOW."""
 
+LAST_POSITION = 100
+"""Of an argument by number: `{{name|100=x}}`."""
+
 
 class Arguments:
     """Arguments of one template: `self[1]` by position, `self["name"]` by name in lower case; "" where absent."""
@@ -29,7 +32,7 @@ class Arguments:
                 self.positional.append(part.strip())
             elif name.strip().isdecimal():
                 index = int(name.strip()[:3]) - 1
-                if 0 <= index < 100:
+                if 0 <= index < LAST_POSITION:
                     self.positional += [""] * (index + 1 - len(self.positional))
                     self.positional[index] = value.strip()
             else:

@@ -16,7 +16,7 @@ import difflib
 import re
 from collections.abc import Callable
 
-from pipeline.wikitext_functions import FUNCTIONS, HIDE, Arguments, Handler
+from pipeline.wikitext_functions import FUNCTIONS, HIDE, LAST_POSITION, Arguments, Handler
 
 _MAX_GROUPS = 20  # of groups inside each other
 
@@ -116,14 +116,14 @@ def _parse(rule: str, at: int, depth: int) -> tuple[list[str | _Part], int]:
     return parts, len(rule)
 
 
-_JOINED = re.compile(r"(\d{0,2})\*(.*)", re.S)
+_JOINED = re.compile(r"(\d*)\*(.*)", re.S)
 _ALTERNATIVE = re.compile(r"\s*('[^']*'|[^'|!*]+?)\s*(?:\||$)")
 
 
 def _reference(inside: str) -> _Part:
     joined = _JOINED.fullmatch(inside)
     if joined:
-        first, by = max(int(joined[1] or 1), 1) - 1, joined[2]
+        first, by = _position(inside, joined[1] or "1", f"{{1*{joined[2]}}}, from the first one on") - 1, joined[2]
         return _Part(lambda arguments: by.join(filter(None, arguments.positional[first:])))
     required = inside.endswith("!")
     alternatives: list[Handler] = []
@@ -135,7 +135,7 @@ def _reference(inside: str) -> _Part:
             raise RuleError(
                 f"{{{inside}}} is no reference; write for example {{1}}, {{name}}, {{2|name|'word'}} or {{*, }}"
             )
-        alternatives.append(_alternative(found[1]))
+        alternatives.append(_alternative(inside, found[1]))
         at = found.end()
     if len(alternatives) == 1:
         return _Part(alternatives[0], required)
@@ -152,7 +152,26 @@ def _first(alternatives: list[Callable[[Arguments], str]]) -> Handler:
     return value
 
 
-def _alternative(written: str) -> Handler:
+_NUMBER = re.compile(r"-?\d+")
+_NOT_IN_NAMES = '{}[]<>=\\\n"@$%?'
+_SHOWN = 40
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _position(inside: str, number: str, instead: str) -> int:
+    """A position from 1 on. RuleError for one that no argument has, with what to write instead."""
+    digits = number.lstrip("-0")
+    if number[0] == "-" or not digits:
+        raise RuleError(f"{{{_short(inside)}}}: there is no argument {_short(number)}; write {instead}")
+    if len(digits) > len(str(LAST_POSITION)) or int(digits) > LAST_POSITION:
+        raise RuleError(f"{{{_short(inside)}}}: arguments by position are 1 to {LAST_POSITION}")
+    return int(digits)
+
+
+def _alternative(inside: str, written: str) -> Handler:
     if written.startswith("'"):
         text = written[1:-1].translate(HIDE)
         return lambda arguments: text
@@ -160,8 +179,16 @@ def _alternative(written: str) -> Handler:
         return lambda arguments: arguments.own_name
     if written == "-1":
         return lambda arguments: next((each for each in reversed(arguments.positional) if each), "")
-    if written.isdecimal():
-        index = int(written) - 1
+    if _NUMBER.fullmatch(written):
+        end = "{-1} for the last one, {1}" if written[0] == "-" else "{1}"
+        own = "" if written[0] == "-" else ", or {0} for the template's own name"
+        index = _position(inside, written, f"{end} for the first{own}") - 1
         return lambda arguments: arguments.positional[index] if index < len(arguments.positional) else ""
+    if not any(map(str.isalpha, written)) or any(mark in written for mark in _NOT_IN_NAMES):
+        none_of = " ".join(_NOT_IN_NAMES.replace("\n", ""))
+        raise RuleError(
+            f"{{{_short(inside)}}}: {_short(written)} can't be the name of an argument, which has a letter and none of "
+            f"{none_of}; write for example {{1}} or {{name}}"
+        )
     name = written.lower()
     return lambda arguments: arguments.named.get(name, "")

@@ -930,7 +930,7 @@ cdef class Lines:
         if not n:
             return 0
         for i in range(n):
-            if Py_UNICODE_ISALNUM(s[i]):
+            if Py_UNICODE_ISALNUM(s[i]) and not is_filler(s[i]):
                 word = True
                 break
         if not word:
@@ -981,6 +981,10 @@ cdef inline int put_plain(Buffer out, Character c) except -1:
     if c == 0xAD or c == 0x200B or c == 0x200E or c == 0x200F or c == 0x2060 or c == 0xFEFF:
         return 0
     return out.put(c)
+
+
+cdef inline bint is_filler(Character c):
+    return c == 0x3164 or c == 0x115F or c == 0x1160 or c == 0xFFA0
 
 
 cdef inline bint is_paired(Character c):

@@ -29,6 +29,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     ),
     *("shard_reader", "masking", "streams"),  # rows of shards, and masks that are drawn when they are loaded
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
+    "ngrams",  # what documents are compared by
 }
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
 

@@ -23,8 +23,8 @@ Measure = Callable[[Path, Any, Mapping[str, Any]], dict[str, Any]]
 MEASURES: Mapping[str, Measure] = {
     "files": tables.files,
     "wikipedia_text": tables.wikipedia_text,
-    "books_text": tables.source_text,
-    "own_text": tables.source_text,
+    "books_text": tables.books_text,
+    "own_text": tables.own_text,
     "documents": tables.documents,
     "wordpiece_vocab": tables.vocabulary,
     "pretraining_shards": shards.instances,
@@ -35,8 +35,14 @@ MEASURES: Mapping[str, Measure] = {
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
 }
-SIZES = {"files": "size_bytes", "wikipedia_text": "characters_millions"}
-"""Which statistic tells how large it is, of stages that are compared with an older dump's."""
+SIZES = {
+    "files": "size_bytes",
+    "wikipedia_text": "characters_millions",
+    "books_text": "characters_millions",
+    "own_text": "characters_millions",
+    "documents": "characters_millions",
+}
+"""Which statistic tells how large it is, of stages that are compared with what the recipe had before."""
 UNREADABLE = (
     OSError,
     UnicodeDecodeError,

@@ -9,10 +9,12 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
+from pipeline import content, dump_lists
 from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
     FilesConfig,
+    OwnTextConfig,
     PathFrom,
     UrlFrom,
     VocabularyConfig,
@@ -21,7 +23,8 @@ from pipeline.config import (
 )
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
-from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files
+from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
+from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS
 
@@ -40,27 +43,55 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
     else:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
         sizes = [path.stat().st_size for path in paths]
-    wikimedia = isinstance(config.from_, WikimediaFrom)
     empty = [path for path, size in zip(paths, sizes, strict=True) if not size]
-    wrong = [path for path in paths if _is_something_else(path)]
+    other = [path for path in paths if _is_something_else(path)]
     return {
         "files": len(paths),
         "empty_files": len(empty),
         "empty_names": _named(empty),
-        "wrong_formats": len(wrong),
-        "wrong_names": _named(wrong),
-        "dump_files": sum(".xml" in path.name for path in paths) if wikimedia else DOES_NOT_APPLY,
-        "wrong_checksums": _wrong_checksums(paths, statistics["files"])
-        if wikimedia or isinstance(config.from_, UrlFrom)
+        "wrong_formats": len(other),
+        "wrong_names": _named(other),
+        "dump_files": sum(".xml" in path.name for path in paths)
+        if isinstance(config.from_, WikimediaFrom)
         else DOES_NOT_APPLY,
+        **_declared(paths, config, statistics),
     }
 
 
-def _named(paths: list[Path], most: int = 3) -> str:
-    """The names of the first few, for a person."""
-    return ", ".join(path.name for path in paths[:most]) + (
-        f" and {len(paths) - most} more" if len(paths) > most else ""
+def _declared(paths: list[Path], config: FilesConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What the site or the recipe declares of downloads, and lists and indexes of the files that they lie beside."""
+    root = Path(config.from_.path) if isinstance(config.from_, PathFrom) else None
+    folders = [*([root] if root and root.is_dir() else []), *(path.parent for path in paths)]
+    listed = dump_lists.lists_in(folders)
+    wrong = dump_lists.wrong_digests(paths, listed, _digest_of)
+    downloaded = isinstance(config.from_, WikimediaFrom | UrlFrom)
+    declared = _wrong_checksums(paths, statistics["files"]) if downloaded else 0
+    missing = dump_lists.not_there(paths, listed)
+    indexes = {path: index for path in paths if (index := dump_lists.index_of(path, folders))}
+    broken = [said for path, index in indexes.items() if (said := dump_lists.wrong_index(path, index))]
+    return {
+        "wrong_checksums": declared + len(wrong) if downloaded or listed else DOES_NOT_APPLY,
+        "wrong_digests": "; ".join(wrong[:3]),
+        "missing_files": len(missing) if listed and not (root and root.is_file()) else DOES_NOT_APPLY,
+        "missing_names": _some(missing),
+        "wrong_indexes": len(broken) if indexes else DOES_NOT_APPLY,
+        "index_problems": "; ".join(broken[:3]),
+    }
+
+
+def _digest_of(path: Path, algorithm: str) -> str:
+    return content.remembered(
+        path, settings().home_path / "verified", algorithm, lambda each: digest_of(each, algorithm)
     )
+
+
+def _named(paths: list[Path], most: int = 3) -> str:
+    return _some([path.name for path in paths], most)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    """The first few, for a person."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _wrong_checksums(paths: list[Path], declared: list[dict[str, Any]]) -> int:
@@ -102,12 +133,13 @@ def _repeated(column: str) -> pl.Expr:
     return pl.len() - pl.col(column).n_unique()
 
 
-BLANK = pl.col("text").str.strip_chars().str.len_bytes() == 0
+BLANK = ~pl.col("text").str.contains(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u{2800}]")
+"""Nothing that can be seen: white space, characters of no width as U+200B, fillers, the blank of Braille."""
 NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() == 0
 
 
 def source_text(
-    folder: Path, config: BooksTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
+    folder: Path, config: BooksTextConfig | OwnTextConfig | WikipediaTextConfig, statistics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`S_text` of any kind."""
     rows = pl.len().clip(lower_bound=1)
@@ -123,12 +155,105 @@ def source_text(
     )
 
 
+GUTENBERG = (
+    r"(?i)Project Gutenberg(?:-tm|™)? (?:License|Literary Archive)|\*\*\* ?(?:START|END) OF (?:THE|THIS) PROJECT GUTENBERG|"
+    r"END.{0,3}THE SMALL PRINT|gutenberg\.org/license"
+)
+"""What only Project Gutenberg's own words around a book say."""
+HEADINGS = r"(?mi)^(?:chapter|book|part|volume) (?:[ivxlc]+|\d{1,3})(?:[.:—-].{0,60})?$"
+"""Lines that are a heading for sure; what else may be one is decided in pipeline/book_headings.py."""
+NOT_BOOKS = ("unknown_file_type", "hidden")
+"""Why files are dropped that nobody took for books: pictures, what a system lays beside them."""
+
+
+def books_text(folder: Path, config: BooksTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kind books, and books.parquet beside it."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    by_lines = pl.col("doc_id").is_in(sorted(read_sentence_lines(folder)))
+    texts = _measured(
+        _scan(folder),
+        gutenberg_left=pl.col("text").str.contains(GUTENBERG).sum(),
+        headings_per_mb=1e6 * pl.col("text").str.count_matches(HEADINGS).sum() / pl.col("text").str.len_bytes().sum(),
+        one_paragraph_share=(~pl.col("text").str.contains("\n\n", literal=True) & ~by_lines).sum() / rows,
+        duplicate_share=_repeated("text") / rows,
+    )
+    books = pl.read_parquet(folder / "books.parquet")
+    dropped = books.filter(pl.col("dropped").is_not_null())
+    archives = dropped.filter(pl.col("format") == "archive")
+    unreadable = dropped.filter(~pl.col("dropped").is_in(NOT_BOOKS))
+    unread = books.filter(pl.col("unread").is_not_null())
+    unlicensed = books.filter(pl.col("licence").is_null() & (pl.col("documents") > 0))
+    documents = max(int(books["documents"].sum()), 1)
+    return {
+        **common,
+        **texts,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "missing_names": _first(unlicensed),
+        "broken_archives": len(archives),
+        "broken_names": _first(archives),
+        "unreadable_share": len(unreadable) / max(len(books), 1),
+        "unreadable_names": _first(unreadable),
+        "unread_pages": len(unread),
+        "unread_names": _first(unread),
+        "pretokenised_share": int(books.filter("pretokenised")["documents"].sum()) / documents,
+        "lowercased_share": int(books.filter("lowercased")["documents"].sum()) / documents,
+        "manifest_unknown": statistics.get("manifest_unknown", 0) if config.manifest else DOES_NOT_APPLY,
+        "manifest_unknown_names": ", ".join(statistics.get("manifest_unknown_files", [])[:3]),
+        "without_manifest_row": statistics.get("without_manifest_row", 0) if config.manifest else DOES_NOT_APPLY,
+    }
+
+
+def _first(books: pl.DataFrame, most: int = 3) -> str:
+    """The first few paths, and why, for a person."""
+    named = [
+        f"{path} ({reason})" if reason else path for path, reason in books.head(most).select("path", "dropped").rows()
+    ]
+    return ", ".join(named) + (f" and {len(books) - most} more" if len(books) > most else "")
+
+
+SINGLE_SENTENCE = r"(?m)^(?:[^.!?…。！？\n]|[.!?…][^\s\"'”’»)\]])+(?:[.!?…]+[\"'”’»)\]]*|[。！？]+[」』）”’]*)[^\S\n]*$"
+"""A line that is one sentence: it ends as one, and no other ends inside."""
+
+
+def own_text(folder: Path, config: OwnTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`S_text` of kinds text, jsonl, parquet and csv."""
+    common = source_text(folder, config, statistics)
+    if common["wrong_columns"]:
+        return common
+    rows = pl.len().clip(lower_bound=1)
+    text = pl.col("text")
+    lines = text.str.count_matches(r"\n+") + 1
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    read, again = max(counted["read"], 1), counted["dropped"].get("duplicate_doc_id", 0)
+    measured = _measured(
+        _scan(folder),
+        repeated=pl.len() - text.hash().n_unique(),
+        single_sentence_share=(2 * text.str.count_matches(SINGLE_SENTENCE) > lines).sum() / rows,
+    )
+    return {
+        **common,
+        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "dropped_share": sum(counted["dropped"].values()) / read,
+        "single_sentence_share": DOES_NOT_APPLY if config.sentence_per_line else measured["single_sentence_share"],
+        "duplicate_share": (measured["repeated"] + again) / read,
+    }
+
+
 MARKUP = (
     r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>\n]{0,200})?/?>|&(?:[a-zA-Z]{2,8}|#\d+);|'{2,3}|"
     r"(?m:^=+[^=\n].*=+\s*$)|__[A-Z]{3,}__|\b(?:style|class|colspan|rowspan|align|bgcolor|scope)\s*=\s*[\"\w]|"
-    r"\b(?:thumb|thumbnail|upright|frameless)\s*\||\|\s*\d+px|\b(?:File|Image|Category):"
+    r"\b(?:thumb|thumbnail|upright|frameless)\s*\||\|\s*\d+px|\b(?:File|Image|Category):|"
+    r"(?m:^(?:[*#]{1,8}[ \t]|\|[-}+|\s]|![ \t]))"
 )
-"""What wikitext looks like when it was not understood."""
+"""What wikitext looks like when it was not understood; the last line: items of lists, rows and headers of tables."""
+HOLES = (
+    r"\([\s,;:]*[,;:\s]\)|（[\s、；，：]*）|(?:^|[^\w(])\((?:\)|\s*[,;]\s*\w)|（\s*[、；，][^）]|"
+    r"[\w)\]]\s*,\s+,|\w,,\s|[、，]\s*[、，]|;\s+;"
+)
+"""What is left where something was cut out: `( ; )`, `()` that is no function's, `（）`, doubled commas."""
 
 
 def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,8 +265,13 @@ def wikipedia_text(folder: Path, config: WikipediaTextConfig, statistics: Mappin
     return common | _measured(
         _scan(folder),
         out_of_order=(page.diff() <= 0).sum() + page.is_null().sum(),
-        markup_per_mb=1e6 * pl.col("text").str.count_matches(MARKUP).sum() / pl.col("text").str.len_bytes().sum(),
+        markup_per_mb=_per_mb(MARKUP),
+        holes_per_mb=_per_mb(HOLES),
     )
+
+
+def _per_mb(pattern: str) -> pl.Expr:
+    return 1e6 * pl.col("text").str.count_matches(pattern).sum() / pl.col("text").str.len_bytes().sum()
 
 
 def _wrong_columns(folder: Path, schema: Any) -> dict[str, Any]:
@@ -191,15 +321,59 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         no_licence=NO_LICENCE.sum(),
     )
     rows = metrics["train"] + metrics["held_out"]
-    return metrics | _lost(folder) | {"held_out_sigmas": sigmas(metrics["held_out"], rows, config.held_out)}
+    return (
+        metrics
+        | _lost(folder)
+        | _listed(folder)
+        | _told(statistics)
+        | {
+            "held_out_sigmas": _held_out_sigmas(metrics["held_out"], rows, config.held_out, statistics),
+            "no_licence_demanded": metrics["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        }
+    )
+
+
+DUPLICATES = ("duplicate_doc_id", "duplicate_text", "near_duplicate")
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    """How far dropped.parquet is from dropped.json, and the share that was dropped as a copy of another document."""
+    counted = json.loads((folder / "dropped.json").read_text(encoding="utf-8"))
+    listed = dict(pl.scan_parquet(folder / "dropped.parquet").group_by("reason").len().collect().iter_rows())
+    reasons = set(listed) | set(counted["dropped"])
+    copies = sum(counted["dropped"].get(reason, 0) for reason in DUPLICATES)
+    return {
+        "unlisted": sum(abs(listed.get(reason, 0) - counted["dropped"].get(reason, 0)) for reason in reasons),
+        "duplicate_share": copies / max(1, counted["read"]),
+    }
+
+
+def _told(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the stage itself could count; records of its first version do not have it."""
+    languages = statistics.get("languages", {"judged": 0})
+    withdrawals = statistics.get("withdrawals", {"lines": 0})
+    return {
+        "language_share": languages["agreed"] / languages["judged"] if languages["judged"] else DOES_NOT_APPLY,
+        "unmatched_withdrawals": withdrawals["unmatched"] if withdrawals["lines"] else DOES_NOT_APPLY,
+        "unmatched_lines": "; ".join(withdrawals.get("unmatched_lines", [])[:3]),
+    }
+
+
+def _held_out_sigmas(held_out: int, rows: int, share: float, statistics: Mapping[str, Any]) -> float | None:
+    """Standard deviations from what is expected; of duplicates the smallest hash stays, so that more are held out."""
+    if "held_out_expected" not in statistics or not rows:
+        return sigmas(held_out, rows, share)
+    return _standard(held_out - statistics["held_out_expected"], math.sqrt(statistics["held_out_variance"]))
 
 
 def sigmas(hits: int, draws: int, probability: float) -> float | None:
     """Standard deviations between `hits` and the mean of a binomial; None without draws, 0 where chance has no say."""
     if not draws:
         return None
-    deviation = math.sqrt(draws * probability * (1 - probability))
-    off = hits - draws * probability
+    return _standard(hits - draws * probability, math.sqrt(draws * probability * (1 - probability)))
+
+
+def _standard(off: float, deviation: float) -> float:
     return off / deviation if deviation else (0.0 if abs(off) < 0.5 else math.copysign(float("inf"), off))
 
 

@@ -152,6 +152,18 @@ def stall(sent: int, until: threading.Event | None = None) -> Act:
     return act
 
 
+def trickle(seconds: float, start: bytes = b"") -> Act:
+    """An answer that begins with `start` and goes on with a header that never ends, a byte every few seconds."""
+
+    def act(handler: Handler) -> None:
+        handler.wfile.write(start)
+        while not handler.server.ended.wait(seconds):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    return act
+
+
 def status(code: int, **headers: object) -> Act:
     return lambda handler: handler.head(code, Content_Length=0, **headers)
 

@@ -28,6 +28,34 @@ def test_an_error_for_a_person_arrives_as_it_was_raised(tmp_path):
     assert (raised.value.what, raised.value.todo) == ("row 7 is empty", "Fill it.")
 
 
+WORKERS = """
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+def refuse(number):
+    from pipeline.errors import DataError
+
+    raise DataError("row 7 is empty\\nand so is 8 [see 'x']", TODO)
+
+options = PipelineOptions(flags=[], runner="FnApiRunner", direct_running_mode="in_memory", direct_num_workers=1)
+with beam.Pipeline(options=options) as pipeline:
+    pipeline | beam.Create([1]) | "Read it" >> beam.Map(refuse)
+"""
+
+
+@pytest.mark.parametrize("todo", ["Fill it.", ""])
+def test_an_error_that_comes_through_beam_says_nothing_of_its_steps(tmp_path, todo):
+    with pytest.raises(DataError) as raised:
+        execute(WORKERS.replace("TODO", repr(todo)), tmp_path)
+    assert (raised.value.what, raised.value.todo) == ("row 7 is empty\nand so is 8 [see 'x']", todo)
+
+
+def test_an_error_of_a_kind_that_only_a_module_knows_is_still_one_for_a_person(tmp_path):
+    with pytest.raises(BertError) as raised:
+        execute("from pipeline.transfer import NotFound; raise NotFound('gone', 'Look elsewhere.')", tmp_path)
+    assert (raised.value.what, raised.value.todo) == ("gone", "Look elsewhere.")
+
+
 def test_any_other_error_shows_the_end_of_the_log(tmp_path):
     with pytest.raises(RuntimeError, match="(?s)said before.*ZeroDivisionError") as raised:
         execute("print('said before', flush=True); 1 / 0", tmp_path)

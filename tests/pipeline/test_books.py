@@ -1,22 +1,34 @@
-"""Books: files and tables become documents, with headers gone, lines joined, and every loss counted."""
+"""Books: files of every kind become documents, with headers gone, lines joined, and every loss counted and named."""
 
+import bz2
+import gzip
 import hashlib
+import io
 import json
+import lzma
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from pipeline.books import decode, extract_text, strip_gutenberg, unwrap
+from pipeline import books
+from pipeline.books import extract_text
 from pipeline.config import BooksTextConfig
 from pipeline.errors import DataError
-from pipeline.schemas import iter_rows
-from tests.conftest import shared
+from pipeline.schemas import iter_rows, read_sentence_lines
+from tests.conftest import ROOT, shared
+from tests.pipeline.epubs import epub, package, page
+from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
 
 GUTENBERG = """The Project Gutenberg eBook of Alice
 
 Title: Alice's Adventures
 Author: Lewis Carroll
+Language: English
 
 *** START OF THE PROJECT GUTENBERG EBOOK ALICE ***
 
@@ -25,12 +37,15 @@ the team.
 
 CHAPTER I
 
-Down the rabbit-hole.
+Down the rabbit-hole she went, and never once considered how in the world
+she was to get out again.
 
 *** END OF THE PROJECT GUTENBERG EBOOK ALICE ***
 
 The licence.
 """
+PROSE = "Down the rabbit-hole she went, and never once considered how in the world she was to get out again."
+STORY = "Once upon a time there was a king, and he lived in a castle by the sea."
 
 
 def extract(folder: Path, **config: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -44,6 +59,11 @@ def extract(folder: Path, **config: Any) -> tuple[list[dict[str, Any]], dict[str
     return list(iter_rows(out)), statistics
 
 
+def shelf(folder: Path) -> dict[str, dict[str, Any]]:
+    """books.parquet by path."""
+    return {row["path"]: row for row in pq.read_table(folder.parent / "out" / "books.parquet").to_pylist()}
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     folder = tmp_path / "files"
@@ -55,28 +75,283 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
+# ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def test_one_book_a_file(files: Path) -> None:
     (files / "b.txt").write_bytes(GUTENBERG.replace("\n", "\r\n").encode())
     (files / "a").mkdir()
-    (files / "a" / "plain.TXT").write_bytes(b"\xef\xbb\xbfPlain text.")
-    (files / "c.txt").write_bytes("Na\u00efve \u201cquotes\u201d".encode("cp1252"))
+    (files / "a" / "plain.epub.TXT").write_bytes(b"\xef\xbb\xbf" + STORY.encode())
+    (files / "c.txt").write_bytes(f"{STORY} \u201cNa\u00efve quotes,\u201d he said.".encode("cp1252"))
     (files / "d.txt").write_bytes(b" \n ")
     (files / "e.txt").write_bytes(b"\x00\x01binary")
     (files / "f.pdf").write_bytes(b"%PDF")
+    (files / "g.txt").write_text(f"{STORY} It was the kingâ€™s cafÃ©.", encoding="utf-8")
     (files / "manifest.json").write_text("{}")
     rows, statistics = extract(files, language="en", licence="public domain")
     assert [(row["doc_id"], row["title"], row["text"]) for row in rows] == [
-        (f"shelf:{digest('a/plain.TXT')}", "plain", "Plain text."),
-        (f"shelf:{digest('b.txt')}", "Alice's Adventures", "CHAPTER I\n\nDown the rabbit-hole."),
-        (f"shelf:{digest('c.txt')}", "c", "Naïve “quotes”"),
+        (f"shelf:{digest('a/plain.epub.TXT')}", "plain", STORY),
+        (f"shelf:{digest('b.txt')}", "Alice's Adventures", PROSE),
+        (f"shelf:{digest('c.txt')}", "c", f"{STORY} “Naïve quotes,” he said."),
+        (f"shelf:{digest('g.txt')}", "g", f"{STORY} It was the king’s café."),
     ]
     assert {(row["source"], row["language"], row["licence"], row["url"]) for row in rows} == {
         ("shelf", "en", "public domain", None)
     }
     assert statistics["dropped"] == {"empty": 1, "not_text": 1, "unknown_file_type": 1}
-    assert statistics["dropped_files"] == ["e.txt: not_text", "f.pdf: unknown_file_type"]
+    assert statistics["dropped_files"] == ["d.txt: empty", "e.txt: not_text", "f.pdf: unknown_file_type"]
     assert statistics["encodings"] == {"cp1252": 1, "utf-8": 3}
     assert statistics["gutenberg_headers_removed"] == 1
+    assert statistics["mojibake_repaired"] == 1
+    found = shelf(files)
+    assert found["b.txt"] | {"bytes": 0} == {
+        "path": "b.txt",
+        "format": "txt",
+        "bytes": 0,
+        "encoding": "utf-8",
+        "mojibake_repaired": False,
+        "layout": "paragraphs",
+        "pretokenised": False,
+        "lowercased": False,
+        "title": "Alice's Adventures",
+        "author": "Lewis Carroll",
+        "licence": "public domain",
+        "rights": None,
+        "url": None,
+        "language": "en",
+        "identifiers": None,
+        "documents": 1,
+        "characters": len(PROSE),
+        "left_out": "headings 1",
+        "unread": None,
+        "dropped": None,
+    }
+    assert {name: row["dropped"] for name, row in found.items() if row["dropped"]} == {
+        "d.txt": "empty",
+        "e.txt": "not_text",
+        "f.pdf": "unknown_file_type",
+    }
+
+
+def test_compressed_texts(files: Path) -> None:
+    for suffix, pack in ((".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)):
+        (files / f"a.txt{suffix}").write_bytes(pack(f"{STORY} {suffix}".encode()))
+    (files / "b.txt.gz").write_bytes(gzip.compress(STORY.encode())[:-1])
+    (files / "c.txt.gz").write_bytes(STORY.encode())
+    (files / "d.gz").write_bytes(gzip.compress(STORY.encode()))
+    (files / "e.txt.gz").write_bytes(gzip.compress(bytes(16 << 20)))
+    rows, statistics = extract(files)
+    assert [(row["title"], row["text"]) for row in rows] == [
+        ("a", f"{STORY} .bz2"),
+        ("a", f"{STORY} .gz"),
+        ("a", f"{STORY} .xz"),
+    ]
+    assert statistics["dropped_files"] == [
+        "b.txt.gz: truncated",
+        "c.txt.gz: not_what_its_name_says",
+        "d.gz: unknown_file_type",
+        "e.txt.gz: compression_ratio",
+    ]
+
+
+def test_a_book_that_is_too_large(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MAX_BOOK_BYTES", 1 << 20)
+    (files / "a.txt").write_text(STORY * 20_000)
+    (files / "b.txt").write_text(STORY)
+    rows, statistics = extract(files)
+    assert [row["title"] for row in rows] == ["b"]
+    assert statistics["dropped"] == {"larger_than_1_MiB": 1}
+
+
+def sentences(book: int, count: int) -> list[str]:
+    return [f"the {n}th thing that happened in book {book} was that somebody opened a door ." for n in range(count)]
+
+
+def test_a_sentence_a_line(files: Path) -> None:
+    lines = ["a title", "chapter one", *sentences(1, 60), "chapter two", *sentences(2, 60)]
+    (files / "books_large_p1.txt").write_text("\n".join(lines) + "\n")
+    rows, statistics = extract(files)
+    assert [row["text"].split("\n") for row in rows][-1] == sentences(2, 60)
+    assert sum(row["text"].count("\n") + 1 for row in rows) in (120, 121)  # the title may count as a sentence
+    assert [row["doc_id"] for row in rows] == [f"shelf:{digest('books_large_p1.txt', row['text'])}" for row in rows]
+    assert read_sentence_lines(files.parent / "out") == {row["doc_id"] for row in rows}
+    assert (statistics["layouts"], statistics["pretokenised"], statistics["lowercased"]) == (
+        {"sentence_per_line": 1},
+        1,
+        1,
+    )
+    assert shelf(files)["books_large_p1.txt"]["documents"] == len(rows)
+
+
+def test_a_file_of_sentences_may_be_larger_than_a_book(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BookCorpus's own files have 2 GB; what comes out does not depend on how the file was cut while reading."""
+    lines: list[str] = []
+    for book in range(200):
+        lines += ["the end .", "chapter one", *sentences(book, 200)]
+    (files / "a.txt").write_text("\n".join(lines) + "\n")
+    whole, _ = extract(files)
+    (files.parent / "out").rename(files.parent / "first")
+    monkeypatch.setattr(books, "MAX_BOOK_BYTES", 1 << 20)
+    monkeypatch.setattr(books, "HEAD_BYTES", 200_000)
+    monkeypatch.setattr(books, "LINES_BYTES", 30_000)
+    assert (files / "a.txt").stat().st_size > 2 << 20
+    again, statistics = extract(files)
+    assert again == whole
+    assert len(whole) >= 200
+    assert statistics["dropped"] == {}
+    assert shelf(files)["a.txt"]["bytes"] == (files / "a.txt").stat().st_size
+
+
+def test_a_file_of_sentences_that_breaks_off(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "HEAD_BYTES", 10_000)
+    monkeypatch.setattr(books, "LINES_BYTES", 10_000)
+    lines: list[str] = []
+    for book in range(50):
+        lines += ["the end .", "chapter one", *sentences(book, 200)]
+    packed = gzip.compress("\n".join(lines).encode())
+    (files / "a.txt.gz").write_bytes(packed[: len(packed) // 2])
+    rows, statistics = extract(files)
+    assert rows
+    assert statistics["dropped"] == {"truncated": 1}
+    assert shelf(files)["a.txt.gz"]["dropped"] == "truncated"
+
+
+# ── EPUBs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_epub_is_one_document_with_what_it_says_of_itself(files: Path) -> None:
+    metadata = (
+        "<dc:title>Le Roi</dc:title><dc:creator>A. Uteur</dc:creator><dc:language>fr-FR</dc:language>"
+        "<dc:rights>Licence Creative Commons BY</dc:rights><dc:identifier>urn:isbn:1</dc:identifier>"
+    )
+    pages = {"a.xhtml": page(f"<h1>I</h1><p>{STORY}</p>"), "b.xhtml": page(f"<p>CHAPTER II</p><p>{PROSE}</p>")}
+    opf = package(["a.xhtml", "b.xhtml", "gone.xhtml"], metadata)
+    (files / "a.epub").write_bytes(epub(pages, opf))
+    (files / "b.epub").write_bytes(b"no epub")
+    rows, statistics = extract(files)
+    assert rows == [
+        {
+            **dict.fromkeys(("url", "revision_id", "date")),
+            "doc_id": f"shelf:{digest('a.epub')}",
+            "source": "shelf",
+            "title": "Le Roi",
+            "language": "fr",
+            "licence": "Licence Creative Commons BY",
+            "text": f"{STORY}\n\n{PROSE}",
+        }
+    ]
+    assert statistics["dropped_files"] == ["b.epub: broken_archive"]
+    found = shelf(files)["a.epub"]
+    assert (found["author"], found["identifiers"], found["unread"]) == (
+        "A. Uteur",
+        "urn:isbn:1",
+        "OEBPS/gone.xhtml: missing",
+    )
+    assert "headings 2" in found["left_out"]
+
+
+# ── archives ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_archives_of_books(files: Path) -> None:
+    book = epub({"a.xhtml": page(f"<p>{STORY}</p>")})
+    (files / "b.zip").write_bytes(
+        zip_of(
+            {"z.txt": f"{STORY} Z.", "a/x.epub": book, "cover.jpg": b"\xff\xd8", "inner.zip": zip_of({"a.txt": STORY})}
+        )
+    )
+    (files / "a.tar.gz").write_bytes(
+        gzip.compress(
+            tar_of(
+                (entry("./one.txt"), f"{STORY} One.".encode()),
+                (entry("../two.txt"), STORY.encode()),
+                (entry("link.txt", tarfile.SYMTYPE, "/etc/passwd"), b""),
+                (entry("three.txt"), f"{STORY} Three.".encode()),
+            )
+        )
+    )
+    (files / "c.zip").write_bytes(overlapping_zip())
+    rows, statistics = extract(files)
+    assert [(row["doc_id"], row["title"], row["text"]) for row in rows] == [
+        (f"shelf:{digest('a.tar.gz!/one.txt')}", "one", f"{STORY} One."),
+        (f"shelf:{digest('a.tar.gz!/three.txt')}", "three", f"{STORY} Three."),
+        (f"shelf:{digest('b.zip!/z.txt')}", "z", f"{STORY} Z."),
+        (f"shelf:{digest('b.zip!/a/x.epub')}", "x", STORY),
+    ]
+    assert statistics["dropped_files"] == [
+        "a.tar.gz!/../two.txt: unsafe_path",
+        "a.tar.gz!/link.txt: link",
+        "b.zip!/cover.jpg: unknown_file_type",
+        "b.zip!/inner.zip: archive_in_archive",
+        "c.zip: overlapping_entries",
+    ]
+    assert shelf(files)["c.zip"]["format"] == "archive"
+
+
+def test_a_folder_and_an_archive_of_it_give_the_same_texts(files: Path) -> None:
+    (files / "sub").mkdir()
+    for name in ("a.txt", "sub/b.txt", "c.epub"):
+        content = epub({"a.xhtml": page(f"<p>{STORY} {name}</p>")}) if name == "c.epub" else f"{STORY} {name}".encode()
+        (files / name).write_bytes(content)
+    loose, _ = extract(files)
+    packed = files.parent / "packed"
+    (packed / "files").mkdir(parents=True)
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:xz") as archive:
+        for name in ("a.txt", "c.epub", "sub/b.txt"):
+            archive.add(files / name, name)
+    (packed / "files" / "shelf.tar.xz").write_bytes(data.getvalue())
+    rows, _ = extract(packed / "files")
+    assert [(row["title"], row["text"]) for row in rows] == [(row["title"], row["text"]) for row in loose]
+
+
+def test_two_members_of_one_name(files: Path) -> None:
+    (files / "a.tar").write_bytes(tar_of((entry("a.txt"), STORY.encode()), (entry("./a.txt"), PROSE.encode())))
+    rows, statistics = extract(files)
+    assert [row["text"] for row in rows] == [STORY]
+    assert statistics["dropped"] == {"duplicate_doc_id": 1}
+
+
+# ── the manifest ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_manifest_says_what_is_known_of_each_book(files: Path) -> None:
+    (files / "a.txt").write_text(GUTENBERG)
+    (files / "b.txt").write_text(STORY)
+    (files / "z.zip").write_bytes(zip_of({"c.txt": f"{STORY} C.", "d.txt": f"{STORY} D."}))
+    manifest = files / "shelf.csv"  # beside the books, where it is no table of texts
+    manifest.write_text(
+        "file,title,author,licence,url,language\n"
+        "a.txt,Alice,,CC0-1.0,https://example.org/11,\n"
+        "z.zip!/c.txt,Tale,Grimm,,,de\n"
+        "e.txt,Gone,,,,\n"
+    )
+    rows, statistics = extract(files, licence="public domain", language="en", manifest={"path": str(manifest)})
+    assert [tuple(row[name] for name in ("title", "licence", "url", "language")) for row in rows] == [
+        ("Alice", "CC0-1.0", "https://example.org/11", "en"),
+        ("b", "public domain", None, "en"),
+        ("Tale", "public domain", None, "de"),
+        ("d", "public domain", None, "en"),
+    ]
+    assert statistics["manifest_unknown_files"] == ["e.txt"]
+    assert (statistics["manifest_unknown"], statistics["without_manifest_row"]) == (1, 2)
+    found = shelf(files)
+    assert [found[path]["author"] for path in ("a.txt", "z.zip!/c.txt")] == ["Lewis Carroll", "Grimm"]
+    assert "shelf.csv" not in found
+
+
+def test_a_manifest_that_is_wrong_writes_nothing(files: Path) -> None:
+    (files / "a.txt").write_text(STORY)
+    (files.parent / "m.json").write_text('[\n{"file": "a.txt",\n"year": "1900"}]')
+    out = files.parent / "out"
+    out.mkdir()
+    config = BooksTextConfig.model_validate({"source": "shelf", "manifest": {"path": str(files.parent / "m.json")}})
+    with pytest.raises(DataError, match=r"m\.json, line 2: 'year' is no column"):
+        extract_text({"files": files}, config, out)
+    assert list(out.iterdir()) == []
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_one_document_a_row(files: Path) -> None:
@@ -89,12 +364,19 @@ def test_one_document_a_row(files: Path) -> None:
         (f"shelf:{digest('tales.tab', 'The end.')}", "D"),
     ]
     assert statistics["dropped"] == {"duplicate_doc_id": 1, "empty": 1}
+    assert shelf(files)["tales.tab"]["documents"] == 2
 
 
-def test_an_id_column_names_the_documents(files: Path) -> None:
-    (files / "a.csv").write_text("id,text\n7,Seven.\n8,Eight.\n7,Seven again.\n")
-    rows, statistics = extract(files, columns={"id": "id"})
-    assert [row["doc_id"] for row in rows] == ["shelf:7", "shelf:8"]
+def test_columns_of_a_table(files: Path) -> None:
+    (files / "a.csv").write_text(
+        "id,text,url,rights,day,lang\n7,Seven.,u:7,CC0-1.0,1900-01-01,de\n8,Eight.,,,,\n7,Seven again.,,,,\n"
+    )
+    columns = {"id": "id", "url": "url", "licence": "rights", "date": "day", "language": "lang"}
+    rows, statistics = extract(files, columns=columns, licence="public domain")
+    assert [tuple(row[c] for c in ("doc_id", "url", "licence", "date", "language")) for row in rows] == [
+        ("shelf:7", "u:7", "CC0-1.0", "1900-01-01", "de"),
+        ("shelf:8", None, "public domain", None, "en"),
+    ]
     assert statistics["dropped"] == {"duplicate_doc_id": 1}
 
 
@@ -107,7 +389,7 @@ def test_tables_need_their_columns(files: Path) -> None:
         ({"columns": {"text": "body", "id": "id"}}, "line 2: column 'id' is empty"),
     ]:
         with pytest.raises(DataError, match=message):
-            extract_text({"files": files}, BooksTextConfig(source="shelf", **config), files.parent)
+            extract_text({"files": files}, BooksTextConfig.model_validate({"source": "shelf", **config}), files.parent)
 
 
 def test_an_empty_folder_is_refused(files: Path) -> None:
@@ -115,69 +397,139 @@ def test_an_empty_folder_is_refused(files: Path) -> None:
         extract(files)
 
 
-def test_encodings() -> None:
-    assert decode("Grüße\r\n".encode()) == ("Grüße\n", "utf-8")
-    assert decode("Grüße".encode("utf-16")) == ("Grüße", "utf-16")
-    assert decode(b"caf\xe9 \x93x\x94") == ("café “x”", "cp1252")
-    assert decode(b"caf\xe9 \x81") == ("café \x81", "latin-1")
-    assert decode(b"PK\x03\x04\x00") == (None, "")
+# ── real books ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_gutenberg_without_its_marks_is_left_alone() -> None:
-    assert strip_gutenberg("Produced by hand.\n\nText.") == ("Produced by hand.\n\nText.", "")
-    old = "Etext #1\n*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04*END*\nText.\nEnd of Project Gutenberg's X\n"
-    assert strip_gutenberg(old) == ("Text.\n", "")
-
-
-def test_wrapped_lines_are_joined_and_verse_is_not() -> None:
-    wrapped = """
-It was the best of times, it was the worst of times, it was the age of
-wisdom, it was the age of foolishness, it was the epoch of belief, a well-
-known one.
-
-    O Captain! my Captain!
-    our fearful trip is done,
-    The ship has weather'd
-
-It was the epoch of incredulity, it was the season of Light, and it was
-the season of Darkness.
-"""
-    assert unwrap(wrapped) == (
-        "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, "
-        "it was the epoch of belief, a well-known one.\n\n"
-        "O Captain! my Captain!\nour fearful trip is done,\nThe ship has weather'd\n\n"
-        "It was the epoch of incredulity, it was the season of Light, and it was the season of Darkness."
+def test_real_books_of_every_kind(files: Path) -> None:
+    for path in ("novels/Morris_Wood_1894.txt", "epub/wasteland.epub", "layouts/books_large_p1.txt"):
+        (files / Path(path).name).symlink_to(shared(f"data/books/{path}"))
+    (files / "layouts.zip").write_bytes(
+        zip_of({path.name: path.read_bytes() for path in shared("data/books/layouts/epubtxt").glob("burnett*")})
     )
-
-
-def test_without_blank_lines_a_short_line_ends_a_paragraph() -> None:
-    lines = ["x" * 34 + " " + "y" * 35, "z" * 68 + ".", "short end."] * 30
-    paragraphs = unwrap("\n".join(lines)).split("\n\n")
-    assert len(paragraphs) == 30
-    assert paragraphs[0] == " ".join(lines[:3])
-
-
-def test_a_paragraph_a_line() -> None:
-    long = "word " * 60 + "end."
-    assert unwrap(f"{long}\n{long}\n\n{long}\n") == "\n\n".join([long] * 3)
-
-
-def test_real_novels_have_no_wrapped_lines_left(files: Path) -> None:
-    for name in ("Morris_Wood_1894", "Kipling_Captains_1896", "Doyle_Hound_1902"):
-        (files / f"{name}.txt").symlink_to(shared(f"data/books/novels/{name}.txt"))
     rows, statistics = extract(files)
-    assert [row["title"] for row in rows] == ["Doyle_Hound_1902", "Kipling_Captains_1896", "Morris_Wood_1894"]
-    assert statistics["encodings"] == {"utf-8": 3}
+    assert statistics["dropped"] == {}
+    assert statistics["encodings"] == {"utf-8": 4}
+    assert statistics["layouts"] == {"paragraphs": 3, "sentence_per_line": 1}
+    found = shelf(files)
+    assert found["wasteland.epub"]["author"] == "T.S. Eliot"
+    assert found["books_large_p1.txt"]["pretokenised"] and found["books_large_p1.txt"]["lowercased"]
+    assert found["layouts.zip!/burnett-lord-1886.epub.txt"]["title"] == "burnett-lord-1886"
     for row in rows:
-        breaks = row["text"].replace("\n\n", "").count("\n")
-        assert breaks < 0.05 * len(row["text"]) / 65, "of the line breaks of a book wrapped at 65 characters"
-        paragraphs = row["text"].split("\n\n")
-        assert 500 < len(paragraphs) < 2000
+        if row["doc_id"] not in read_sentence_lines(files.parent / "out") and row["title"] != "The Waste Land":
+            assert row["text"].count("\n\n") > 500
+            breaks = row["text"].replace("\n\n", "").count("\n")
+            assert breaks < 0.05 * len(row["text"]) / 65, "of the line breaks of a book wrapped at 65 characters"
 
 
 def test_golden_rows(files: Path) -> None:
-    (files / "alice.txt").write_text(GUTENBERG + GUTENBERG)
+    (files / "alice.txt").write_text(GUTENBERG)
+    (files / "b.epub").write_bytes(epub({"a.xhtml": page(f"<h1>I</h1><p>{STORY}</p>")}))
     (files / "tale.tsv").write_text("text\tname\nOnce upon a time.\tTale\n")
     rows, _ = extract(files, language="en", licence="CC0-1.0", columns={"title": "name"})
     # If this changes, raise STAGE.version of pipeline/books.py
-    assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == "a98deb5d4ba20213"
+    assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == "3db3f31e5e145978"
+
+
+# ── hostile files, all at once ───────────────────────────────────────────────────────────────────────────────────────
+
+HOSTILE = """
+import io, json, resource, sys, tarfile, zipfile, bz2, gzip, lzma
+from pathlib import Path
+from pipeline.books import extract_text
+from pipeline.config import BooksTextConfig
+from tests.pipeline.epubs import epub, package, page
+from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
+
+folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+text = b"Once upon a time there was a king, and he lived in a castle by the sea."
+good = page("<p>Once upon a time there was a king, and he lived by the sea.</p>")
+
+def bomb(packer):
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()
+
+def put(name, data):
+    (folder / name).write_bytes(data)
+
+put("15.txt.bz2", bomb(bz2.BZ2Compressor()))
+put("15.txt.xz", bomb(lzma.LZMACompressor(preset=0)))
+middle = bytearray(bz2.compress(text) + bz2.compress(text)); middle[len(bz2.compress(text)) - 5] ^= 1
+put("16.txt.bz2", bytes(middle))
+put("17.txt.bz2", bz2.compress(text) + bz2.compress(b" The end."))
+put("18.txt.gz", gzip.compress(text) + b"garbage")
+put("19.txt.xz", lzma.compress(text)[:-1])
+put("20.txt.bz2", gzip.compress(text))
+put("21.zip", zip_of({"../a.txt": text, "/a.txt": text, "C:/a.txt": text}))
+put("22.tar", tar_of((entry("a", tarfile.SYMTYPE, "/etc"), b""), (entry("a/passwd.txt"), text)))
+put("23.zip", overlapping_zip(2000, 4 << 20))
+with zipfile.ZipFile(folder / "25.zip", "w") as archive:
+    for number in range(100_000): archive.writestr(f"{number}.jpg", b"")
+put("26.epub", epub({"a.xhtml": good, "b.epub": epub({"a.xhtml": good})}))
+loop = package(["a.xhtml", "file:///etc/passwd", "http://127.0.0.1:9/a"], "", '<itemref idref="i0"/>' * 500 + '<itemref idref="i1"/><itemref idref="i2"/>')
+put("28.epub", epub({"a.xhtml": good}, loop))
+put("29.tar", tar_of(*((entry(f"{n}.txt", kind, "/dev/null"), b"") for n, kind in enumerate((tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE)))))
+laughs = '<!DOCTYPE l [<!ENTITY a "ha">' + "".join(f'<!ENTITY a{n} "{"&a%s;" % (n - 1 if n > 0 else "") * 10}">' for n in range(10)) + ']><html><p>&a9;</p></html>'
+put("xml.epub", epub({
+    "a.xhtml": good, "1.xhtml": laughs,
+    "3.xhtml": '<!DOCTYPE l [<!ENTITY x SYSTEM "file:///etc/passwd">]><p>&x;</p>',
+    "4.xhtml": '<!DOCTYPE l SYSTEM "http://127.0.0.1:9/x.dtd"><p>&x; and so on.</p>',
+    "5.xhtml": '<!DOCTYPE l [<!ENTITY % p SYSTEM "file:///etc/passwd">%p;]><p>x</p>',
+    "6.xhtml": "<p>" + "x" * (60 << 20) + "</p>",
+    "7.xhtml": '<p a="' + "x" * 7_000_000 + '">x</p>',
+    "8.xhtml": "<p " + " ".join(f'a{n}=""' for n in range(50_000)) + ">x</p>",
+    "9.xhtml": "<i>" * 100_000 + "x",
+    "10.xhtml": b"<p>\\xff\\x00&#0;&#xD800;</p>",
+}))
+put("37.txt", b"x" * (50 << 20))
+put("good.txt", text)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+statistics = extract_text({"files": folder}, BooksTextConfig(source="s"), out)
+print(json.dumps({"MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, "dropped": statistics["dropped"]}))
+"""
+
+
+def test_hostile_files_are_named_and_cost_little(files: Path) -> None:
+    """The cases of a list of hostile inputs that concern books, by their numbers there."""
+    out = files.parent / "out"
+    out.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE, str(files), str(out)], capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["MiB"] < 1024
+    found = {row["path"]: row for row in pq.read_table(out / "books.parquet").to_pylist()}
+    assert {path: row["dropped"] for path, row in found.items() if not path.startswith("25.zip")} == {
+        "15.txt.bz2": "compression_ratio",
+        "15.txt.xz": "compression_ratio",
+        "16.txt.bz2": "broken",
+        "17.txt.bz2": None,
+        "18.txt.gz": "trailing_garbage",
+        "19.txt.xz": "truncated",
+        "20.txt.bz2": "not_what_its_name_says",
+        "21.zip!/../a.txt": "unsafe_path",
+        "21.zip!//a.txt": "unsafe_path",
+        "21.zip!/C:/a.txt": "unsafe_path",
+        "22.tar!/a": "link",
+        "22.tar!/a/passwd.txt": None,
+        "23.zip": "overlapping_entries",
+        "26.epub": None,
+        "28.epub": None,
+        "29.tar!/0.txt": "device",
+        "29.tar!/1.txt": "device",
+        "29.tar!/2.txt": "link",
+        "xml.epub": None,
+        "37.txt": None,
+        "good.txt": None,
+    }
+    assert told["dropped"]["unknown_file_type"] == 100_000
+    assert found["26.epub"]["unread"] == "OEBPS/b.epub: archive_in_archive"
+    assert found["28.epub"]["left_out"] == "repeated_in_spine 499"
+    assert found["28.epub"]["unread"].count("outside_the_archive") == 2
+    unread = dict(each.rsplit(": ", 1) for each in found["xml.epub"]["unread"].split("; "))
+    assert {page.removeprefix("OEBPS/").split(".")[0]: reason for page, reason in unread.items()} == {
+        **dict.fromkeys("135", "entity_declarations"),
+        "6": "larger_than_8_MiB",
+        "7": "compression_ratio",
+        "9": "nested_too_deep",
+        "10": "not_text",
+    }

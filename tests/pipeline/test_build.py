@@ -366,3 +366,66 @@ def test_a_lost_record_of_an_older_dump_is_no_reason_to_fail(
     assert made("20260101", 500) == made("20260201", 1000) == made("20260301", 1000) == []
     (store.home / "records" / f"{store.history('toy', 'wikipedia_dump')[1]}.json").unlink()
     assert made("20260401", 890) == ["not_much_smaller: 0.11 (older 20260301: 1,000)"]
+
+
+@pytest.fixture
+def documented(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Makes documents of so many texts of a source; gives the failed checks that compare with what was before."""
+    from pipeline import documents, own_text
+    from pipeline.config import DocumentsConfig, OwnTextConfig
+    from pipeline.schemas import TEXT_SCHEMA, write_parts
+    from tests.pipeline.test_documents import prose
+
+    monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
+
+    def text(inputs: Mapping[str, Path], config: OwnTextConfig, out: Path) -> dict[str, Any]:
+        names = sorted(path.name for path in inputs["files"].iterdir() if path.name.isdigit())
+        rows = [{"doc_id": f"mine:{n}", "source": "mine", "language": "en", "text": prose(int(n))} for n in names]
+        write_parts(rows, TEXT_SCHEMA, out)
+        (out / "dropped.json").write_text(json.dumps({"read": len(rows), "kept": len(rows), "dropped": {}}))
+        return {"characters_millions": sum(len(row["text"]) for row in rows) / 1e6}
+
+    monkeypatch.setattr(own_text, "extract_text", text)
+
+    def make(count: int, source: str = "mine", **config: Any) -> list[str]:
+        monkeypatch.setattr(suites, "validate", lambda *_: [])
+        folder = tmp_path / f"files{count}"
+        if not folder.exists():
+            folder.mkdir()
+            for n in range(count):
+                (folder / str(n)).write_text(str(n))
+        origin = FilesConfig.model_validate({"from": {"path": str(folder)}})
+        files = Node("toy", "mine_files", sources.STAGE, origin, "d")
+        own = OwnTextConfig.model_validate({"source": "mine", "kind": "text"})
+        texts = Node("toy", "mine_text", own_text.STAGE, own, "d", {"files": files})
+        build.build(store, files)
+        monkeypatch.setattr(suites, "validate", VALIDATE)
+        asked = DocumentsConfig.model_validate({"held_out": 0.3, **config})
+        last = Node("toy", "documents", documents.STAGE, asked, "d", {"mine": texts})
+        failed = []
+        for node in (texts, last):
+            try:
+                build.build(store, node)
+            except ValidationFailed as error:
+                failed += [
+                    f"{node.name} {r['observed']}"
+                    for r in error.results
+                    if r["name"] == "not_much_smaller" and not r["passed"]
+                ]
+                build.accept(store, node, "not_much_smaller", "on purpose")
+        return failed
+
+    return make
+
+
+def test_texts_without_a_dump_date_are_compared_with_what_was_there_before(
+    documented: Callable[..., list[str]], store: Store
+) -> None:
+    assert documented(40) == []
+    first = store.pointer("toy", "documents")
+    failed = documented(30)
+    assert [name for name, *_ in map(str.split, failed)] == ["mine_text", "documents"]
+    assert first is not None and f"(older {first.version[:12]} of {first.body['finished'][:10]}: " in failed[1]
+    assert documented(29) == [], "compared with what was accepted last"
+    assert documented(40) == documented(40) == []
+    assert documented(20, min_characters=50)[1:] == [], "documents of another configuration"

@@ -5,10 +5,12 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,11 +30,12 @@ from tests.pipeline.badserver import (
     short,
     stall,
     status,
+    trickle,
     without_ranges,
 )
 
 DATA = random.Random(7).randbytes(300_000)
-QUICK = Patience(attempts=4, pause_seconds=0.01, stall_seconds=0.3, longest_wait_seconds=5)
+QUICK = Patience(attempts=4, pause_seconds=0.01, stall_seconds=0.3, answer_seconds=1.5, longest_wait_seconds=5)
 
 
 @pytest.fixture(autouse=True)
@@ -127,10 +130,111 @@ def test_retry_after_is_honoured(site, after):
 
 def test_a_server_that_asks_for_an_hour_ends_the_run_and_keeps_what_came(site):
     site.script["/a.bz2"] = [short(50_000), status(429, Retry_After=3600)]
-    with pytest.raises(Unreachable, match=r"HTTP 429.*50,000 bytes are kept.*\n.*again in 3600 seconds"):
+    with pytest.raises(Unreachable, match=r"HTTP 429.*50,000 bytes are kept.*\n.*run again in 3600 seconds"):
         get(wanted(site))
     assert get(wanted(site)) == [DATA]
     assert asked_from(site) == [0, 50_000, 50_000]
+
+
+@pytest.mark.parametrize(
+    ("after", "later"),
+    [
+        ("3600", "in 3600 seconds"),
+        ("864000", "in 10 days"),
+        ("9" * 400, "in a year or more"),
+        ("9" * 5000, "in a year or more"),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", "in a year or more"),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", "in a year or more"),
+    ],
+)
+def test_a_server_that_asks_for_too_long_a_wait_ends_the_run(site, after, later):
+    site.always["/a.bz2"] = status(429, Retry_After=after)
+    with pytest.raises(Unreachable) as raised:
+        get(wanted(site))
+    assert raised.value.what == f"{site.url}/a.bz2 can't be downloaded: HTTP 429 Too Many Requests"
+    assert raised.value.todo == f"The server asks to wait: run again {later}."
+    assert len(site.log) == 1
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "-5",
+        "0",
+        "1.5e300",
+        "nan",
+        "soon",
+        "",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "Thu, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Thu, 01 Jan 2026 00:00:00 +99999999999999999999",
+        "\xb2",
+    ],
+)
+def test_a_retry_after_that_says_nothing_changes_nothing(site, after):
+    site.script["/a.bz2"] = [status(503, Retry_After=after)] * (QUICK.attempts - 1)
+    began = time.monotonic()
+    assert get(wanted(site)) == [DATA]
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+def test_sizes_that_no_file_has_are_not_believed(site, digits):
+    def act(handler):
+        handler.head(206, Content_Range=f"bytes 1000-2000/{'9' * digits}", Content_Length=len(DATA) - 1000)
+        handler.body(DATA[1000:])
+
+    site.script["/a.bz2"] = [short(1000), act]
+    assert get(wanted(site, size=None)) == [DATA]
+    site.always["/b.bz2"] = announced("9" * digits)
+    site.files["/b.bz2"] = DATA[1:]
+    assert get(wanted(site, "b.bz2", size=None)) == [DATA[1:]]
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\nX-Long: "], ids=["status", "header"]
+)
+def test_headers_that_trickle_are_given_up(site, start):
+    site.script["/a.bz2"] = [trickle(0.05, start)]
+    assert get(wanted(site)) == [DATA]
+    site.always["/b.bz2"] = trickle(0.05, start)
+    with pytest.raises(Unreachable, match=r"no answer \(its headers did not end in 1\.5 seconds\)"):
+        get(wanted(site, "b.bz2", DATA))
+    assert len(site.asked("/b.bz2")) == QUICK.attempts
+
+
+def test_a_tls_handshake_that_trickles_is_given_up(site):
+    def serve(listening):
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"\x16\x03\x03\x3f\xff")  # a record of 16 kB begins
+            while not site.ended.wait(0.05):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises(Unreachable, match="no answer"):
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        transfer.page(f"https://127.0.0.1:{listening.getsockname()[1]}/a", lambda *_: None, 1000)
+
+
+def test_an_endless_row_of_interim_answers_is_given_up(site):
+    def act(handler):
+        while not handler.server.ended.wait(0.05):
+            handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    site.script["/a.bz2"] = [act]
+    assert get(wanted(site)) == [DATA]
+
+
+def test_a_slow_body_is_no_slow_answer(site):
+    def act(handler):
+        handler.head(200, Content_Length=len(DATA))
+        for at in range(0, len(DATA), 20_000):
+            handler.wfile.write(DATA[at : at + 20_000])
+            handler.server.ended.wait(0.15)
+
+    site.script["/a.bz2"] = [act]
+    assert get(wanted(site)) == [DATA]
+    assert len(site.log) == 1
 
 
 def test_what_another_attempt_would_not_mend_fails_at_once(site):

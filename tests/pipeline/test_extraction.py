@@ -135,6 +135,15 @@ def test_rows_of_articles(same_process, tmp_path):
     assert statistics["row_count"] == 2 and statistics["characters_millions"] == pytest.approx(20e-6)
 
 
+def test_pages_of_nothing_that_can_be_seen_are_dropped(same_process, tmp_path):
+    unseen = ["&#8203;", "\u200b\ufeff\u2060\u00ad", "\u3164", "\u2800\ufe0f", "\u115f\u1160\uffa0"]
+    markup = ["'''\u3164'''", "{{x}}\u200b", "<br>\uffa0", "&amp;#12644;"]
+    pages = [page(f"T{number}", number, text.replace("<", "&lt;")) for number, text in enumerate([*unseen, *markup])]
+    rows, statistics = extract(tmp_path, dump(*pages, page("Seen", 90, "\u200bא\u3164.")))
+    assert [row["doc_id"] for row in rows] == ["tlwiki:90"]
+    assert statistics["dropped"] == {"empty": 5, "no_prose": 4}
+
+
 def test_old_dumps_without_namespaces(same_process, tmp_path):
     data = dump(
         page("A", 1, "Text {{x}}.", ns=""), page("Kategorya:X", 2, "Text.", ns=""), page("User talk:X", 3, "T.", ns=""),

@@ -109,6 +109,40 @@ def test_reads_yaml_1_2(tmp_path: Path) -> None:
     assert recipe.path == tmp_path / "small.yaml"
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{kind: text, from: {path: a}, columns: {text: body}}", "columns: a source of kind text has no columns"),
+        ("{kind: jsonl, from: {path: a.csv.gz}}", "from.path: a source of kind jsonl reads no file that ends in .csv"),
+        ("{kind: csv, from: {path: a.txt}}", "Write kind: text"),
+        (
+            f"{{kind: text, from: {{url: 'https://a.example/b.parquet?x=1', sha256: {'1' * 64}}}}}",
+            "from.url: a source of kind text reads no file that ends in .parquet",
+        ),
+        ("{kind: jsonl, from: {path: a}, columns: {id: ''}}", "columns.id: is the name of no column"),
+        ("{kind: jsonl, from: {path: a}, columns: {txt: body}}", "Did you mean text"),
+        ("{kind: jsonl, from: {wiki: enwiki}}", "a wiki's dump is no source of kind jsonl"),
+        ("{kind: parquet, from: {path: a}, weight: 0}", "weight: input should be greater than 0"),
+    ],
+)
+def test_sources_of_ones_own_that_can_not_be(tmp_path: Path, source: str, said: str) -> None:
+    error = refused(tmp_path, SMALL.replace("{kind: books, from: {path: texts}}", source))
+    assert said in str(error) and "small.yaml:4" in str(error)
+
+
+def test_files_of_ones_own_may_be_compressed_archived_or_folders(tmp_path: Path) -> None:
+    (tmp_path / "v1.json").mkdir()
+    sources = (
+        "a: {kind: jsonl, from: {path: a.jsonl.zst}}\n    b: {kind: csv, from: {path: b.TSV.gz}}\n"
+        "    c: {kind: text, from: {path: c.tar.gz}}\n    d: {kind: parquet, from: {path: v1.json}}\n"
+        "    e: {kind: jsonl, from: {path: part-0000}}"
+    )
+    recipe = load(tmp_path, small=SMALL.replace("books: {kind: books, from: {path: texts}}", sources)).get("small")
+    assert [recipe.config_for(f"{name}_text").plain()["kind"] for name in "abcde"] == [
+        *("jsonl", "csv", "text", "parquet", "jsonl")
+    ]
+
+
 def test_one_bad_file_leaves_the_others_and_comparisons_are_no_recipes(tmp_path: Path) -> None:
     loaded = load(
         tmp_path,

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.settings import BeamSettings
 from pipeline.shard_schema import shard_schema
 from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
+from pipeline.streams import stable_hash
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
 from tests.pipeline.killing import kill_a_worker
 
@@ -259,6 +261,29 @@ def test_documents_without_a_known_token_are_counted_and_weight_is_obeyed(inputs
     assert two["dropped"] == {"no tokens": 1}
     assert two["instances"]["train"] == 2 * one["instances"]["train"]
     assert two["instances"]["held_out"] == one["instances"]["held_out"]  # held-out text is passed over once
+
+
+@pytest.mark.parametrize(("dupe_factor", "repeat"), [(1, 2.5), (4, 2.5), (1, 0.5), (3, 1.0)])
+def test_passes_over_each_document_counted_in_the_shards(inputs, same_process, tmp_path, dupe_factor, repeat):
+    """Texts that fit in one instance: one row a pass. dupe_factor × repeat passes, what is left over is one more for the
+    documents that a hash chooses; held-out ones are passed over once."""
+    short = [row | {"text": row["text"].split("\n")[0], "repeat": repeat} for row in documents(200)]
+    short = [row | {"sentence_ends": [len(row["text"])]} for row in short]
+    folder = write_documents(tmp_path / "documents", short)
+    config = CONFIG.model_copy(update={"sentence_task": "none", "short_seq_prob": 0.0, "dupe_factor": dupe_factor})
+    (tmp_path / "out").mkdir()
+    build_shards(inputs | {"documents": folder}, config, tmp_path / "out")
+    counted = {
+        part: Counter(row["documents"][0] for row in rows(tmp_path / "out", part)) for part in ("train", "held_out")
+    }
+    whole, rest = divmod(dupe_factor * repeat, 1)
+    train = [row["doc_id"] for row in short if row["split"] == "train"]
+    seen = Counter(counted["train"][doc_id] for doc_id in train)
+    assert set(seen) == ({int(whole), int(whole) + 1} if rest else {int(whole)})
+    chosen = {doc_id for doc_id in train if counted["train"][doc_id] > whole}
+    assert chosen == {doc_id for doc_id in train if stable_hash(config.seed, doc_id, "visits") < rest * 2**64}
+    assert not rest or 60 < len(chosen) < 115  # of 175, half; four standard deviations are 26
+    assert counted["held_out"] == Counter({row["doc_id"]: 1 for row in short if row["split"] == "held_out"})
 
 
 # ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────────

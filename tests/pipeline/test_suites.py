@@ -1,5 +1,6 @@
 """Every check of every suite passes on a good artifact and fails on one poisoned for it, by real Great Expectations."""
 
+import bz2
 import hashlib
 import json
 import random
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
+from pipeline.books import BOOKS_SCHEMA
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
@@ -23,6 +25,7 @@ from pipeline.config import (
     FilesConfig,
     FinetuneConfig,
     Frozen,
+    OwnTextConfig,
     PretrainConfig,
     ReleaseConfig,
     ReportConfig,
@@ -31,6 +34,7 @@ from pipeline.config import (
     VocabularyConfig,
     WikipediaTextConfig,
 )
+from pipeline.document_passes import DROPPED_SCHEMA
 from pipeline.profiles.tables import sigmas
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 from pipeline.shard_schema import shard_schema
@@ -97,10 +101,39 @@ def good_wikipedia(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return WikipediaTextConfig(source="enwiki"), {"characters_millions": 1.8, "older": older}
 
 
+BEFORE = {"characters_millions": 1.8, "older": {"date": "0123 of 2026-01-01", "characters_millions": 2.0}}
+
+
 def good_books(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     pq.write_table(pa.Table.from_pylist(text_rows("books", 60), TEXT_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 60)
-    return BooksTextConfig(source="books"), {}
+    flags = {"mojibake_repaired": False, "pretokenised": False, "lowercased": False}
+    book = {"format": "txt", "bytes": 9, "characters": 9, "licence": "CC0-1.0", **flags}
+    files = [{"path": f"{n:02}.txt", "documents": 1, **book} for n in range(60)]
+    files += [{"path": "cover.jpg", "documents": 0, "dropped": "unknown_file_type", **book, "format": "jpg"}]
+    pq.write_table(pa.Table.from_pylist(files, BOOKS_SCHEMA), folder / "books.parquet")
+    said = {"manifest_unknown": 0, "manifest_unknown_files": [], "without_manifest_row": 0, **BEFORE}
+    config = {"source": "books", "licence_required": True, "manifest": {"path": "shelf.csv"}}
+    return BooksTextConfig.model_validate(config), said
+
+
+def good_own(folder: Path, count: int = 60, **config: Any) -> tuple[Frozen, dict[str, Any]]:
+    rows = [
+        row | {"text": f"Thing {i} is. It was.\n\nA heading\n\nÉnd. And more of {i}."}
+        for i, row in enumerate(text_rows("mine", count))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, TEXT_SCHEMA), folder / "part-00000.parquet")
+    counted(folder, count)
+    return OwnTextConfig(source="mine", kind="jsonl", licence_required=True, **config), dict(BEFORE)
+
+
+def drops(**reasons: int) -> Poison:
+    """60 documents are kept, these are dropped."""
+    counts = {"read": 60 + sum(reasons.values()), "kept": 60, "dropped": reasons}
+    return written("dropped.json", json.dumps(counts))
+
+
+DROPPED = ("empty", "empty", "redirect")
 
 
 def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
@@ -110,7 +143,16 @@ def good_documents(folder: Path) -> tuple[Frozen, dict[str, Any]]:
         row |= {"split": "held_out" if i % 4 == 0 else "train", "sentence_ends": ends, "repeat": 1.0}
     pq.write_table(pa.Table.from_pylist(rows, DOCUMENTS_SCHEMA), folder / "part-00000.parquet")
     counted(folder, 100)
-    return DocumentsConfig(held_out=0.25), {}
+    dropped = [{"doc_id": f"x:{i}", "source": "books", "reason": reason} for i, reason in enumerate(DROPPED)]
+    pq.write_table(pa.Table.from_pylist(dropped, DROPPED_SCHEMA), folder / "dropped.parquet")
+    return DocumentsConfig(held_out=0.25, licence_required=True), {
+        "characters_millions": 1.8,
+        "older": {"date": "0123 of 2026-01-01", "characters_millions": 2.0},
+        "languages": {"judged": 100, "agreed": 95},
+        "withdrawals": {"lines": 3, "documents": 4, "unmatched": 0, "unmatched_lines": []},
+        "held_out_expected": 25.0,
+        "held_out_variance": 18.75,
+    }
 
 
 def good_vocabulary(folder: Path, layout: str = "compact") -> tuple[Frozen, dict[str, Any]]:
@@ -226,6 +268,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "files": good_files,
     "wikipedia_text": good_wikipedia,
     "books_text": good_books,
+    "own_text": good_own,
     "documents": good_documents,
     "wordpiece_vocab": good_vocabulary,
     "pretraining_shards": good_shards,
@@ -351,6 +394,12 @@ POISON: dict[str, dict[str, Poison]] = {
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
         "has_dump": removed("dump.xml.bz2"),
         "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
+        "index_agrees": all_of(
+            written("a-multistream.xml.bz2", bz2.compress(b"<page>")), written("a-multistream-index.txt", "1:1:A\n")
+        ),
+        "files_as_listed": all_of(
+            written("a-p1p9.xml.bz2", b"BZh91AY"), written("SHA256SUMS", f"{'0' * 64}  a-p10p19.xml.bz2\n")
+        ),
         "not_much_smaller": lambda folder, statistics: statistics.update(size_bytes=899),
     },
     "wikipedia_text": TEXT_POISON
@@ -358,9 +407,36 @@ POISON: dict[str, dict[str, Poison]] = {
         "in_page_order": row(1, doc_id="enwiki:3"),
         "markup_gone": row(1, text="{{Infobox"),
         "markup_rare": row(1, text="[[ " + "long prose " * 10_000),  # 9 in a megabyte
+        "holes_rare": row(1, text="A town ( ; ) is. " + "long prose " * 8_000),  # 11 in a megabyte
         "not_much_smaller": lambda folder, statistics: statistics.update(characters_millions=1.79),
     },
-    "books_text": TEXT_POISON,
+    "books_text": TEXT_POISON
+    | {
+        "licences_complete": row(1, licence=None),
+        "archives_whole": row(1, "books.parquet", format="archive", dropped="truncated"),
+        "gutenberg_licence_gone": row(1, text="An end.\n\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nMore."),
+        "files_readable": all_of(*(row(n, "books.parquet", dropped="encrypted") for n in (1, 2))),
+        "pages_read": row(1, "books.parquet", unread="ch3.xhtml: missing"),
+        "headings_gone": row(1, text="Before.\n\nCHAPTER IV\n\nAfter."),
+        "has_paragraphs": all_of(*(row(n, text=f"One {n}.") for n in range(31))),
+        "not_pretokenised": row(1, "books.parquet", pretokenised=True),
+        "not_lowercased": row(1, "books.parquet", lowercased=True),
+        "texts_differ": all_of(*(row(n, text="Same.\n\nText.") for n in range(8))),
+        "manifest_rows_used": statistic(manifest_unknown=1, manifest_unknown_files=["emma.txt"]),
+        "manifest_covers": statistic(without_manifest_row=1),
+        "not_much_smaller": statistic(characters_millions=1.79),
+    },
+    "own_text": TEXT_POISON
+    | {
+        "licences_complete": row(1, licence=None),
+        "most_rows_used": drops(broken_line=61),
+        "nearly_all_rows_used": drops(broken_line=7),
+        "has_paragraphs_of_sentences": all_of(
+            *(row(i, text=f"Thing {i} is.\n\nIt was there in 3.5 days.\n\nA heading") for i in range(31))
+        ),
+        "texts_differ": all_of(drops(duplicate_doc_id=4), *(row(i, text="One. And two.") for i in range(4))),
+        "not_much_smaller": statistic(characters_millions=1.79),
+    },
     "documents": {
         "has_train": every("part-00000.parquet", split="held_out"),
         "has_held_out": every("part-00000.parquet", split="train"),
@@ -377,6 +453,18 @@ POISON: dict[str, dict[str, Poison]] = {
             "part-00000.parquet", split=lambda r: "held_out" if r["doc_id"] < "books:9" else "train"
         ),
         "licence_recorded": row(1, licence="  "),
+        "licence_demanded": row(1, licence=None),
+        "drops_listed": lambda folder, statistics: edit(folder / "dropped.parquet", lambda rows: rows.pop()),
+        "language_share": statistic(languages={"judged": 100, "agreed": 89}),
+        "language_right": statistic(languages={"judged": 100, "agreed": 49}),
+        "duplicate_share": all_of(
+            replaced("dropped.json", '"redirect": 1', '"near_duplicate": 103'),
+            replaced("dropped.json", '"read": 103', '"read": 205'),
+        ),
+        "withdrawals_matched": statistic(
+            withdrawals={"lines": 3, "documents": 1, "unmatched": 1, "unmatched_lines": ["line 4: url https://x.test"]}
+        ),
+        "not_much_smaller": statistic(characters_millions=1.79),
     },
     "wordpiece_vocab": {
         "size_as_declared": replaced("vocab.txt", "w94\n", ""),
@@ -497,6 +585,31 @@ def test_poison_is_told_from_what_it_must_not_touch(tmp_path: Path) -> None:
     assert failed("pretraining_shards", tmp_path, config, statistics) == {"random_next_is_random": "1"}
 
 
+def test_lines_of_sentences_are_right_where_the_recipe_says_so(tmp_path: Path) -> None:
+    config, statistics = good_own(tmp_path, sentence_per_line=True)
+    every("part-00000.parquet", text=lambda r: f"One of {r['doc_id']}.\nTwo.")(tmp_path, statistics)
+    assert failed("own_text", tmp_path, config, statistics) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "single"),
+    [
+        ("One.\n\nTwo!\n\n“Three?”", True),
+        ("Er kostet 3.50 Euro.\n\n„Wirklich?“, fragte sie.", True),
+        ("一つ目の文です。\n\n二つ目の文です。", True),
+        ("一つ目の文です。二つ目の文です。", False),
+        ("A heading\n\nAnother heading", False),
+        ("One. Two.\n\nThree.", False),
+        ("“One.” Two.", False),
+        ("One.", True),
+    ],
+)
+def test_what_counts_as_lines_of_single_sentences(text: str, single: bool, tmp_path: Path) -> None:
+    config, statistics = good_own(tmp_path, count=1)
+    row(0, text=text)(tmp_path, statistics)
+    assert profile("own_text", tmp_path, config, statistics)["single_sentence_share"] == single
+
+
 # ── other ways ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -527,12 +640,63 @@ def test_a_pretraining_without_pairs_needs_no_next_sentence_score(tmp_path: Path
 @pytest.mark.parametrize(
     "left",
     ["a {{b", "b}} c", "[[a", "a]] b", "{| x", "|} x", "<ref name=a>", "</div>", "&nbsp;", "&#160;", "'''a", "a''", "== H ==",
-     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b"],
+     "__TOC__", 'style="x"', "thumb|x", "| 20px", "File:a", "Category:b", "* item", "# item", "**\titem", "|-", "| cell",
+     "|}", "|+ caption", "! header", "! a !! b"],
 )  # fmt: skip
 def test_kinds_of_markup_are_counted(left: str, tmp_path: Path) -> None:
     config, statistics = good_wikipedia(tmp_path)
     row(1, text=f"Some prose.\n\n{left}")(tmp_path, statistics)
     assert profile("wikipedia_text", tmp_path, config, statistics)["markup_per_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    "hole",
+    ["A town ( ; ) is.", "A town () is.", "() A town", "A town ( ) is.", "町（）は", "町（ 、）は", "A town (; born 1900) is.",
+     "町（、1900年）は", "(, then", "A, , B", "A,, B", "(a) , , b", "町、、村", "A; ; B"],
+)  # fmt: skip
+def test_kinds_of_holes_are_counted(hole: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=f"Some prose. {hole} More.")(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] > 0 == metrics["markup_per_mb"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*NSYNC is a band.", "#MeToo began.", "!Kung is spoken.", "**Ñは", "main() and (f()) return.", "a(1, 2, 3); b",
+     "Five * two # x.", "f(; i < 3)?", "„Nein“, sagte er, („so“).", "|x| < 1", "1, 2, 3 (4, 5); (6; 7)", "A :( or :) or ;)",
+     ",,Tak'' powiedział.", "Oui ; non , peut-être."],
+)  # fmt: skip
+def test_honest_text_is_neither_markup_nor_a_hole(text: str, tmp_path: Path) -> None:
+    config, statistics = good_wikipedia(tmp_path)
+    row(1, text=text.replace("''", "”"))(tmp_path, statistics)
+    metrics = profile("wikipedia_text", tmp_path, config, statistics)
+    assert metrics["holes_per_mb"] == metrics["markup_per_mb"] == 0
+
+
+INVISIBLE = [
+    "\u200b",
+    "\ufeff",
+    "\u2060",
+    "\u00ad",
+    "\u200e\u200f",
+    "\u180e",
+    "\u3164",
+    "\u2800",
+    "\ufe0f",
+    "\x00\x1f",
+    "\u2028\u3000",
+]
+
+
+@pytest.mark.parametrize("stage", ["wikipedia_text", "books_text", "documents"])
+def test_text_that_nobody_can_see_is_empty(stage: str, tmp_path: Path) -> None:
+    config, statistics = GOOD[stage](tmp_path)
+    for number, text in enumerate(["", *INVISIBLE, "".join(INVISIBLE)]):
+        row(number, text=text)(tmp_path, statistics)
+    for number, text in enumerate([".", "\u200bא", "\u200d한", "ㄱ\u3164", "\u2801"], start=20):
+        row(number, text=text)(tmp_path, statistics)
+    assert profile(stage, tmp_path, config, statistics)["empty_texts"] == len(INVISIBLE) + 2
 
 
 def test_files_that_fail_are_named(tmp_path: Path) -> None:
@@ -548,6 +712,41 @@ def test_without_an_older_dump_there_is_nothing_to_compare(tmp_path: Path) -> No
     config, statistics = good_files(tmp_path)
     del statistics["older"]
     assert profile("files", tmp_path, config, statistics)["shrinkage"] == DOES_NOT_APPLY
+
+
+def test_what_does_not_apply_to_documents_passes(tmp_path: Path) -> None:
+    _, statistics = good_documents(tmp_path)
+    statistics = {name: value for name, value in statistics.items() if name.startswith("char")}
+    statistics |= {"languages": {"judged": 0, "agreed": 0}, "withdrawals": {"lines": 0}}
+    row(1, licence=None)(tmp_path, statistics)
+    results = {r.name: r for r in validate("documents", tmp_path, DocumentsConfig(held_out=0.25), statistics)}
+    assert [name for name, result in results.items() if not result.passed] == ["licence_recorded"]
+    skipped = {name for name, result in results.items() if result.observed == DOES_NOT_APPLY}
+    assert skipped == {
+        "licence_demanded",
+        "language_share",
+        "language_right",
+        "withdrawals_matched",
+        "not_much_smaller",
+    }
+
+
+def test_withdrawals_that_match_nothing_are_named(tmp_path: Path) -> None:
+    config, statistics = good_documents(tmp_path)
+    POISON["documents"]["withdrawals_matched"](tmp_path, statistics)
+    told = failed("documents", tmp_path, config, statistics)
+    assert told == {"withdrawals_matched": "1 (unmatched_lines line 4: url https://x.test)"}
+
+
+def test_more_held_out_documents_are_no_fault_where_duplicates_explain_them(tmp_path: Path) -> None:
+    """100 groups of 4: each is held out with 1 − 0.75⁴ = 0.684; 68 of 100 are expected, 25 would be 9 deviations off."""
+    config, statistics = good_documents(tmp_path)
+    statistics |= {"held_out_expected": 68.36, "held_out_variance": 21.63}
+    assert set(failed("documents", tmp_path, config, statistics)) == {"held_out_share"}
+    every("part-00000.parquet", split=lambda r: "held_out" if int(r["doc_id"][6:]) < 77 else "train")(
+        tmp_path, statistics
+    )
+    assert failed("documents", tmp_path, config, statistics) == {}
 
 
 def test_referenced_files_are_looked_at_where_they_lie(tmp_path: Path) -> None:

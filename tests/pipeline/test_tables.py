@@ -1,9 +1,11 @@
 """Tables: quoting and header lines as their writers make them, and errors that name file, line and column."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+from pipeline import tables
 from pipeline.errors import DataError
 from pipeline.tables import read_table
 
@@ -45,6 +47,21 @@ def test_csv_and_tsv_have_one(tmp_path: Path) -> None:
 def test_a_value_may_be_as_long_as_a_book(tmp_path: Path) -> None:
     ((_, row),) = read_table(write(tmp_path, "a.tsv", "text\n" + "word " * 100_000 + "\n")).rows
     assert len(row["text"]) == 500_000
+
+
+def test_tables_may_be_compressed(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.CSV.gz", gzip.compress(b"text,n\nOne.,1\n")))
+    assert list(table.rows) == [(2, {"text": "One.", "n": "1"})]
+    assert list(table.records()) == [(2, ["One.", "1"])]
+    with pytest.raises(DataError, match=r"b\.tsv\.gz: breaks off or is broken at byte"):
+        read_table(write(tmp_path, "b.tsv.gz", gzip.compress(b"text\nOne.\n")[:-9]))
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_FIELD_CHARACTERS", 1000)
+    table = read_table(write(tmp_path, "a.csv", "text\nshort\n" + "x" * 1001 + "\n"))
+    with pytest.raises(DataError, match=r"a\.csv has a line of more than 1,000 characters"):
+        list(table.rows)
 
 
 @pytest.mark.parametrize(

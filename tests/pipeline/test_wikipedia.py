@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import zlib
 
 import pytest
 
@@ -54,6 +55,38 @@ def test_a_cut_off_file_gives_its_whole_pages_and_then_an_error(tmp_path):
         for each in read_pages(write(tmp_path, data[: int(len(data) * 0.9)], "dump.bz2")):
             read.append(each.title)
     assert read == ["A"]
+
+
+@pytest.mark.parametrize("cut", [0.9, 0.5])
+def test_a_small_gzip_file_that_is_cut_off_names_its_last_page_and_both_offsets(tmp_path, cut):
+    texts = ["".join(chr(97 + (seed * i * i + i // 7) % 26) for i in range(3000)) for seed in range(1, 11)]
+    whole = dump(*(page(f"T{number}", number, text) for number, text in enumerate(texts, start=1)))
+    data = gzip.compress(whole)[: int(len(gzip.compress(whole)) * cut)]
+    assert len(data) < 1 << 20
+    there = zlib.decompressobj(wbits=31).decompress(data)
+    last = there.count(b"</page>")
+    assert 0 < last < 10
+    read = []
+    with pytest.raises(SourceError) as raised:
+        for each in read_pages(write(tmp_path, data, "dump.gz")):
+            read.append(each.page_id)
+    assert read == list(range(1, last + 1))
+    assert raised.value.what == (
+        f"dump.gz: cut off: its compressed data ends at byte {len(data):,}, byte {len(there):,} of the XML; "
+        f"the last whole page is 'T{last}' (id {last})"
+    )
+
+
+def test_damage_in_a_small_gzip_file_is_placed(tmp_path):
+    whole = dump(page("A", 1, "a" * 100), page("B", 2, "b"))
+    data = bytearray(gzip.compress(whole))
+    data[-6] ^= 0xFF  # of the checksum
+    with pytest.raises(SourceError, match=rf"damaged: CRC.*, after byte {len(whole):,} of the XML; .*'B' \(id 2\)"):
+        list(read_pages(write(tmp_path, bytes(data), "dump.gz")))
+    with pytest.raises(
+        SourceError, match=rf"damaged: Not a gz.*, after byte {len(whole):,} of the XML; .*'B' \(id 2\)"
+    ):
+        list(read_pages(write(tmp_path, gzip.compress(whole) + b"more", "dump.gz")))
 
 
 @pytest.mark.parametrize(

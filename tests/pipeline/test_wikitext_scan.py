@@ -53,6 +53,7 @@ def test_on_generated_markup(text: str) -> None:
         "<b <br> x>",
         "(\x01; a)",
         "[[a|\u3000]]",
+        "\u3164\n\n&#12644;\n\n\uffa0\u115f\u1160 x\n\n\u2800",
     ],
 )
 def test_what_was_different_once_or_might_be(text: str) -> None:

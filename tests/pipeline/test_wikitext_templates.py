@@ -41,6 +41,10 @@ from tests.conftest import shared
         (" – ", "a", " – "),
         ("{1}", "1=a=b", "a=b"),
         ("{1}", "2=x|1=a", "a"),
+        ("{100}", "100=a", "a"),
+        ("{01}", "a", "a"),
+        ("{Nom de l’œuvre (fr)}", "nom de l’œuvre (fr)=a", "a"),
+        ("{1a|n°|名_前}", "名_前=a", "a"),
     ],
 )
 def test_what_a_rule_gives(rule, arguments, expected):
@@ -68,6 +72,20 @@ def test_an_escaped_character_is_read_neither_by_the_rule_nor_as_markup():
         ("@converd", "did you mean @convert?"),
         ("@zzz", "there are as_of"),
         ("[" * 30 + "{1}" + "]" * 30, "groups inside each other"),
+        ("{-5}", "{-5}: there is no argument -5; write {-1} for the last one, {1} for the first"),
+        ("{00}", "{00}: there is no argument 00; write {1} for the first, or {0} for the template's own name"),
+        ("{a|0*}", "{a|0*} is no reference"),
+        ("{0*, }", "{0*, }: there is no argument 0; write {1*, }, from the first one on"),
+        ("{101}", "{101}: arguments by position are 1 to 100"),
+        (f"{{{'9' * 5000}}}", "arguments by position are 1 to 100"),
+        ("{101*, }", "{101*, }: arguments by position are 1 to 100"),
+        ("{2|1.5}", "{2|1.5}: 1.5 can't be the name of an argument, which has a letter"),
+        ("{+1}", "+1 can't be the name of an argument"),
+        ("{1?}", "1? can't be the name of an argument"),
+        ("{$name}", "$name can't be the name of an argument, which has a letter and none of"),
+        ("{@convert}", "@convert can't be the name of an argument"),
+        ("{{name}", "{name can't be the name of an argument"),
+        ("{name=x}", "name=x can't be the name of an argument"),
     ],
 )
 def test_a_rule_that_can_not_be_read_says_why(rule, message):
@@ -105,13 +123,22 @@ def test_the_tables_are_well_formed(file):
         ("en", "It had {{hlist|tea|[[milk]]|sugar}}; HA {{eqm}} H.", "It had tea, milk, sugar; HA ⇌ H."),
         ("en", "About {{convert|5|and|6|miles|km|abbr=on}}, {{val|5|u=m/s}}, {{solar mass|2}}.", "About 5 and 6 miles, 5 m/s, 2 M☉."),
         ("en", "It paid {{INRConvert|5|c}} ({{NYSE|IBM}}), SO{{su|b=4|p=2−}}.", "It paid ₹5 crore (NYSE: IBM), SO42−."),
+        ("en", "From {{circa}} 300 BC, {{c.|1500|1510}}, {{circa|1600}}; {{fl.}} 1200, {{floruit|1300|1310}}.", "From c. 300 BC, c. 1500 – c. 1510, c. 1600; fl. 1200, fl. 1300–1310."),
+        ("en", "Jane Doe ({{nee}} Smith; {{née|Jones}}), {{reign}} 900.", "Jane Doe (née Smith; née Jones), r. 900."),
+        ("en", "It has 2 {{Jupiter mass}}, {{Earth radius|3}} and {{solar luminosity}}.", "It has 2 MJ, 3 R🜨 and L☉."),
+        ("en", "In {{vr|ai}}, {{Carbon}}<sub>2</sub>{{Hydrogen}}<sub>6</sub>{{Oxygen}} or {{nitrogen}}.", "In ⟨ai⟩, C2H6O or N."),
+        ("en", "A{{gap}}B{{gap|2em}}C, from A to {{nowrap begin}}AA-.{{nowrap end}} Then.", "A B C, from A to AA-. Then."),
         # German
+        ("de", "Etwa {{FormatNum|1234567}} ({{Formnum|5}}), {{B|Mt|5|3}}.", "Etwa 1234567 (5), Mt 5,3."),
         ("de", "Er sagte {{\"|Guten Tag|lang=de}} ({{enS|good day}}, {{laS}}).", "Er sagte „Guten Tag“ (englisch good day, lateinisch)."),
         ("de", "Am {{Datum|2001-03-07}} nach {{§|823|bgb|juris}} BGB auf {{Höhe|115|DE-NHN}}.", "Am 7. März 2001 nach § 823 BGB auf 115 m."),
         # French
         ("fr", "Au {{s-|XIX|e}}, du {{s2-|XVI|e|XVII|e}}, {{-s|V|e}} : {{citation|mot}}.", "Au XIXe siècle, du XVIe et XVIIe siècles, Ve siècle av. J.-C. : « mot »."),
         ("fr", "{{Unité|3|à=4|km||h|-1}} {{incise|dit-il}} {{date-|4/12/2001}}, {{n°|5}}.", "3 à 4 km⋅h-1 – dit-il – 4 décembre 2001, no 5."),
         ("fr", "{{date|1|mars|1900|en sport}} à {{heure|12|30}}, {{Mme|Curie}}, {{IIe millénaire}}.", "1 mars 1900 à 12 h 30, Mme Curie, IIe millénaire."),
+        ("fr", "Vers 52 {{av JC}}, 30 {{-C}} et {{av JC|27}} ; la {{2de}}, le {{2d}}, {{Mmes}} A, {{vol.|2}}, {{chap.|3}}, {{St}} Jean et {{Cie}}.", "Vers 52 av. J.-C., 30 av. J.-C. et 27 av. J.-C. ; la 2de, le 2d, Mmes A, vol. 2, chap. 3, St Jean et Cie."),
+        # Arabic
+        ("ar", "'''برلين''' {{لغة-أل|Berlin}} هي.", "برلين (بالألمانية: Berlin) هي."),
         # Spanish
         ("es", "En el {{siglo|V|a}} y el {{siglo|XIX}}, {{fecha|1|3|1900}}: {{lang-en|word}}.", "En el siglo V a. C. y el siglo XIX, 1 de marzo de 1900: word."),
         # Italian
@@ -119,6 +146,7 @@ def test_the_tables_are_well_formed(file):
         # Russian
         ("ru", "Это {{нп5|Цель||en|Target}} и {{не переведено|Цель|текст}}, {{num|1000|км}}, {{s|1 м}}.", "Это Цель и текст, 1000 км, 1 м."),
         ("ru", "{{OldStyleDate|7 ноября|1917|25 октября}} в {{СССР}}.", "25 октября (7 ноября) 1917 в СССР."),
+        ("ru", "Слово {{langi|de|Wort}} значит {{lang-de2|Wort}}.", "Слово Wort значит Wort."),
         # Chinese
         ("zh", "他{{bd|1879年|3月14日|1955年|4月18日}}是{{le|物理|Physics|物理学家}}、{{tsl|en|X|本地|显示}}。", "他（1879年3月14日－1955年4月18日）是物理学家、显示。"),
         # Japanese
@@ -169,6 +197,7 @@ def test_a_users_file(tmp_path):
             "mine.toml:2: rule '@converd': there is no function @converd, did you mean",
         ),
         ('[templates]\n\'\\[{1}\' = ["a"]\n"\\\\[[{1}" = ["b"]', "mine.toml:3: rule"),
+        ('[templates]\n"{1}" = ["b"]\n"{-5} km" = ["a"]', "mine.toml:3: rule '{-5} km': {-5}: there is no argument -5"),
         ('[templates]\n"{1}" = "a"', "mine.toml:2: rule '{1}' wants a list of template names"),
         ('[templates]\n"{1}" = []', "wants a list of template names"),
         ('[templates]\n"{1}" = ["a"]\n"{2}" = ["A"]', "mine.toml:3: template 'a' has two rules, '{1}' and '{2}'"),
