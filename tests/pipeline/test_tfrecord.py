@@ -283,6 +283,24 @@ def test_a_bad_record_is_refused_by_name_number_and_place(name, vocabulary, tmp_
     assert [each.name for each in tmp_path.iterdir()] == ["instances"]
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_content_with_right_checksums_is_rows_or_an_error_to_act_on(vocabulary, tmp_path_factory, data):
+    whole = bytearray(content(padded(TOLD["rows"][1], 16, 3)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place, gone = data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, 3))
+        whole[place : place + gone] = data.draw(st.binary(max_size=6))
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "in").write_bytes(framed(bytes(whole)))
+    try:
+        done = import_tfrecords([folder / "in"], vocabulary, folder / "out")
+    except DataError as error:
+        assert f"{folder / 'in'}, record 1 (byte 0)" in error.what
+        assert [each.name for each in folder.iterdir()] == ["in"]
+    else:
+        assert done["rows"] == len(read_shards(folder / "out")) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "data", "what"),
     [
