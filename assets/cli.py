@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from assets import graph, reading
+from pipeline import progress
 from pipeline.build import accept as accept_check
 from pipeline.build import open_store
 from pipeline.errors import BertError, RecipeError
@@ -60,6 +62,11 @@ def main() -> NoReturn:
 def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
     """Print a value for a program or for a person."""
     print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value))
+
+
+def told_progress() -> AbstractContextManager[None]:
+    """Within the block, what takes long says on stderr how far it is."""
+    return progress.listen(lambda said: print(said, file=sys.stderr, flush=True))
 
 
 @app.command()
@@ -178,11 +185,32 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
 def export(
     target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET")],
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet")],
+    tfrecord: Annotated[
+        bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it."""
-    done = reading.export(target, folder)
+    with told_progress():
+        done = reading.export(target, folder, tfrecord)
     show(done, as_json, lambda v: f"{v['asset']} version {v['version'][:12]}: {v['files']} files in {v['folder']}")
+
+
+@app.command(name="import-tfrecord")
+def import_tfrecord(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE | FOLDER…", help="TFRecord files of google-research/bert")
+    ],
+    folder: Annotated[Path, typer.Argument(help="for the shards; a folder that does not exist yet")],
+    vocabulary: Annotated[Path, typer.Option(metavar="VOCAB.TXT", help="that the files were made with")],
+    as_json: Json = False,
+) -> None:
+    """Make shards of TFRecord files that another program has written; every record is checked."""
+    from pipeline.tfrecord_import import import_tfrecords
+
+    with told_progress():
+        done = import_tfrecords(files, vocabulary, folder)
+    show(done, as_json, lambda v: f"{v['rows']:,} rows from {len(v['files'])} files in {folder}")
 
 
 @app.command()

@@ -215,12 +215,18 @@ def _listed(lineage_file: Path) -> dict[str, Plain]:
     todo = "Export it again: bert export RECIPE/ASSET DIR"
     try:
         told = json.loads(lineage_file.read_text(encoding="utf-8"))
-        files = {str(file["path"]): dict(file) for file in told["chain"][0]["files"]}
+        files = {str(file["path"]): dict(file) for file in _told_files(told)}
         seal = told.pop("seal")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise StoreError(f"{lineage_file} is damaged: {error!r}", todo) from None
     if seal != _seal(told):
         raise StoreError(f"{lineage_file} was changed since it was written", todo)
+    return files
+
+
+def _told_files(told: Plain) -> list[Plain]:
+    """The files of an export: those of the artifact, or what they were exported as."""
+    files: list[Plain] = told["exported"] if "exported" in told else told["chain"][0]["files"]
     return files
 
 
@@ -243,31 +249,58 @@ def published(recipe: str, asset: str) -> Path:
     return store.folder(record.stage, record.version)
 
 
-def export(target: str, folder: Path) -> Plain:
+def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
-    Raises StoreError when the folder exists or can't be written; then nothing is left behind.
+    With `tfrecord`, shards become TFRecord files as google-research/bert writes them. Raises StoreError when the folder
+    exists or can't be written, RecipeError and DataError for what can't be TFRecord files; then nothing is left behind.
     """
     store = open_store()
     record = _record(store, target)
     if folder.exists():
         raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
+    if tfrecord and record.stage != "pretraining_shards":
+        raise RecipeError(
+            f"--tfrecord is for pretraining shards, and {target} is none",
+            f"bert export {record.recipe}/pretraining_shards_128 {folder} --tfrecord, or another length.",
+        )
     source = store.folder(record.stage, record.version, references=_references(target))
-    listed = store.manifest(record.stage, record.version)["files"]
     partial = folder.with_name(f".{folder.name}.partial")
+    told = audit(target)
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        for file in listed:
-            goal = partial / file["path"]
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / file["path"], goal)
-        told = audit(target)
+        if tfrecord:
+            told["exported"] = _export_tfrecords(source, record.body["asked"], partial)
+        else:
+            _copy(source, [file["path"] for file in told["chain"][0]["files"]], partial)
         atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
         partial.rename(folder)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise atomic.explain(error, folder) from error
-    return {"asset": target, "version": record.version, "folder": str(folder), "files": len(listed) + 1}
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
+
+
+def _copy(source: Path, files: Sequence[str], partial: Path) -> None:
+    for file in files:
+        goal = partial / file
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / file, goal)
+
+
+def _export_tfrecords(source: Path, asked: Mapping[str, Any], partial: Path) -> list[Plain]:
+    """Write the TFRecord files of shards; path, size and SHA-256 of each."""
+    from pipeline.tfrecord_export import export_tfrecords
+
+    listed = []
+    for part in ("train", "held_out"):
+        for name in export_tfrecords(
+            source / part, partial / part, asked["sequence_length"], asked["max_predictions_per_seq"]
+        ):
+            file = partial / part / name
+            listed.append({"path": f"{part}/{name}", "size_bytes": file.stat().st_size, "sha256": file_sha256(file)})
+    return listed
 
 
 def _references(target: str) -> Path | None:

@@ -17,7 +17,7 @@ from pipeline.tokenizer import Tokenizer, load
 STAGE = Stage(
     name="release",
     function="model.release:make_release",
-    version="1",
+    version="2",  # 2: the card says where its tokens differ from the original's
     sources=("model/release.py", "model/weights.py"),
 )
 
@@ -54,7 +54,9 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
     _write(out / "config.json", model_config(architecture, tokenizer))
     _write(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
     parameters = sum(weight.size for weight in weights.values())
-    (out / "README.md").write_text(_card(config, architecture, trained, scores, parameters), encoding="utf-8")
+    (out / "README.md").write_text(
+        _card(config, architecture, tokenizer, trained, scores, parameters), encoding="utf-8"
+    )
     return {
         "parameters": parameters,
         "vocabulary_size": len(tokenizer.vocabulary),
@@ -107,6 +109,7 @@ def tokenizer_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[s
 def _card(
     config: ReleaseConfig,
     architecture: Architecture,
+    tokenizer: Tokenizer,
     trained: Mapping[str, Any],
     scores: Mapping[str, Any],
     parameters: int,
@@ -127,6 +130,11 @@ def _card(
         "pooler is as it was initialised.\n"
         if trained["sentence_task"] == "none"
         else "It was trained on masked words and next sentences (Devlin et al. 2019).\n"
+    )
+    sigma = (
+        "\n- A capital Σ at the end of a word becomes σ, in the training text too, where the original has ς."
+        if tokenizer.lowercase
+        else ""
     )
     return f"""---
 library_name: transformers
@@ -149,6 +157,13 @@ is always the masked word, and the sentence label, that is most frequent in trai
 | measure | this model | guess |
 |---|---:|---:|
 {table}
+
+## Tokens
+
+Text gets the ids that the tokenizer of google-research/bert gives it, but for:
+
+- `[MASK]`, `[CLS]`, `[SEP]`, `[UNK]` and `[PAD]` in a text are these tokens, so that one can ask for a masked word. In the
+  training text they were words as any other, as in the original.{sigma}
 
 ## Use
 

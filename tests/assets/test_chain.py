@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from tests.assets.bertcli import ASSETS, World, kill_tree, tree, when
@@ -83,6 +84,33 @@ def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
     assert "vocab.txt was changed" in problem["what"]
     assert made.bert("export", "tiny/release", str(tmp_path / "model"), code=1).count("exists already") == 1
     assert all(check["state"] != "error" for check in made.json("doctor"))
+
+
+def test_shards_go_out_as_tfrecord_files_and_come_back(made: World, tmp_path: Path) -> None:
+    out, back = tmp_path / "tfrecords", tmp_path / "back"
+    made.bert("export", "tiny/pretraining_shards_32", str(out), "--tfrecord")
+    made.bert("export", "tiny/pretraining_shards_32", str(tmp_path / "shards"))
+    made.bert("export", "tiny/wordpiece_vocab", str(tmp_path / "vocabulary"))
+    assert made.json("verify", str(out))["problems"] == []
+    vocabulary = str(tmp_path / "vocabulary" / "vocab.txt")
+    done = made.json("import-tfrecord", str(out / "train"), str(back), "--vocabulary", vocabulary)
+    columns = ["input_ids", "token_type_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
+    ours = sorted((tmp_path / "shards" / "train").glob("*.parquet"))
+    assert [file["file"] for file in done["files"]] == [f"{path.stem}.tfrecord" for path in ours]
+    for path, file in zip(ours, done["files"], strict=True):
+        expected = pq.read_table(path, columns=columns)
+        assert expected.equals(pq.read_table(back / file["shard"], columns=columns))
+        assert file["rows"] == len(expected) > 0
+
+    first = out / "train" / done["files"][0]["file"]
+    first.write_bytes(first.read_bytes()[:-1])
+    (problem,) = made.json("verify", str(out), code=1)["problems"]
+    assert f"{first.name} was changed" in problem["what"]
+    output = made.bert("import-tfrecord", str(first), str(tmp_path / "no"), "--vocabulary", vocabulary, code=1)
+    assert "the file ends within" in output and "Traceback" not in output
+    refused = made.bert("export", "tiny/release", str(tmp_path / "no"), "--tfrecord", code=1)
+    assert "--tfrecord is for pretraining shards" in refused
+    assert not (tmp_path / "no").exists()
 
 
 # ── edits ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -164,6 +164,7 @@ def test_the_card_and_the_statistics(tmp_path: Path) -> None:
     for text in ("# tiny", "Cats on mats.", "| masked-word accuracy | 0.3750 | 0.0625 |", "1,000 steps", "AutoModel"):
         assert text in card
     assert "| next-sentence accuracy | 0.8125 | 0.5312 |" in card
+    assert "becomes σ" in card and tokenizer.load(folder).lowercase
     assert statistics["parameters"] == sum(p.numel() for p in model.parameters())
     assert statistics["held_out"] == SCORES
     assert str(tmp_path) not in card

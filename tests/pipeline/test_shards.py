@@ -24,7 +24,7 @@ from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.settings import BeamSettings
 from pipeline.shard_schema import shard_schema
 from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
-from pipeline.streams import stable_hash
+from pipeline.streams import stable_hash, substreams, uniform
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
 from tests.pipeline.killing import kill_a_worker
 
@@ -281,7 +281,9 @@ def test_passes_over_each_document_counted_in_the_shards(inputs, same_process, t
     seen = Counter(counted["train"][doc_id] for doc_id in train)
     assert set(seen) == ({int(whole), int(whole) + 1} if rest else {int(whole)})
     chosen = {doc_id for doc_id in train if counted["train"][doc_id] > whole}
-    assert chosen == {doc_id for doc_id in train if stable_hash(config.seed, doc_id, "visits") < rest * 2**64}
+    keys = np.array([stable_hash(doc_id) for doc_id in train], np.uint64)
+    chance = uniform(substreams(keys, config.seed, "visits"), 0)
+    assert chosen == {doc_id for doc_id, number in zip(train, chance.tolist(), strict=True) if number < rest}
     assert not rest or 60 < len(chosen) < 115  # of 175, half; four standard deviations are 26
     assert counted["held_out"] == Counter({row["doc_id"]: 1 for row in short if row["split"] == "held_out"})
 
