@@ -305,12 +305,13 @@ def test_any_content_with_right_checksums_is_rows_or_an_error_to_act_on(vocabula
     ("name", "data", "what"),
     [
         ("a.gz", GOOD, "can't be unpacked"),
-        ("a.gz", gzip.compress(GOOD)[:-30], "can't be unpacked"),
-        ("a.gz", gzip.compress(GOOD)[:40] + b"\xff" * 40, "can't be unpacked"),
-        ("a", gzip.compress(GOOD), "end in .gz"),
+        ("a.gz", gzip.compress(GOOD, mtime=0)[:-30], "can't be unpacked"),
+        ("a.gz", gzip.compress(GOOD, mtime=0)[:40] + b"\xff" * 40, "can't be unpacked"),
+        ("a", gzip.compress(GOOD, mtime=0), "end in .gz"),
         ("a", b"", "no records"),
         ("a", b"PAR1" * 100, "no TFRecord file"),
     ],
+    ids=["cut", "damaged", "gzipped", "unnamed gzip", "empty", "Parquet"],
 )
 def test_a_file_that_is_none_is_refused(name, data, what, vocabulary, tmp_path):
     (tmp_path / name).write_bytes(data)
