@@ -1,5 +1,6 @@
 """What our Beam pipelines share: options, files that appear whole, and errors that reach a person."""
 
+import ctypes
 import json
 import time
 import uuid
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline.atomic import explained
@@ -43,13 +45,25 @@ def pipeline_options(settings: BeamSettings, workers: int) -> PipelineOptions:
 
 @contextmanager
 def reported(scratch: Path, out: Path) -> Iterator[None]:
-    """Errors that a person can act on reach the stage. `out` is named where the disk is full."""
+    """Errors that a person can act on reach the stage. `out` is named where the disk is full.
+
+    Stands around the work on one element, whose memory goes back to the system at the end: a worker lives as long as the
+    pipeline, and what its allocators keep of one kind of work is of no use to the next.
+    """
     try:
         with explained(out):
             yield
     except BertError as error:
         leave_note(scratch, error)
         raise
+    finally:
+        pa.default_memory_pool().release_unused()
+        if _TRIM is not None:
+            _TRIM(0)
+
+
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""of glibc; other libraries have none"""
 
 
 @contextmanager

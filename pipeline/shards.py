@@ -90,7 +90,7 @@ class Plan(Frozen):
     """(file name, number) of all row groups of the documents"""
     beam: BeamSettings
     workers: int
-    bucket_rows: int = 65_536
+    bucket_rows: int = 16_384
     """rows of a shard that are sorted in memory at once"""
 
 

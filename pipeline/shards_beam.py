@@ -17,6 +17,7 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.common_beam import pipeline_options, replaced, reported, write_json
@@ -32,9 +33,9 @@ GROUP_ROWS = 16_384
 """Rows of a row group of a shard file."""
 CHUNK_CHARACTERS = 1_000_000
 """About so many are tokenised at once."""
-PIECE_BYTES = 12 << 20
+PIECE_BYTES = 8 << 20
 """Instances that are sorted in memory at once."""
-PASS_TOKENS = 16_000_000
+PASS_TOKENS = 6_000_000
 """Tokens of the passes over a pool that are made at once, where one pass is not more: many at a time are faster."""
 
 PoolKey = tuple[str, int]
@@ -111,7 +112,7 @@ class Tokenise(beam.DoFn):
 
     def _tokens(self, documents: pa.Table) -> pa.Table:
         """Documents with any tokens, sorted by part, pool and doc_id: their tokens and the lengths of their sentences."""
-        characters = np.cumsum([len(text) for text in documents["text"].to_pylist()])
+        characters = np.cumsum(pc.utf8_length(documents["text"]).to_numpy())
         cuts = np.unique(np.searchsorted(characters, np.arange(0, characters[-1], CHUNK_CHARACTERS)))
         chunks = [self._chunk(documents.slice(a, b - a)) for a, b in pairwise([*cuts.tolist(), len(documents)])]
         order = [("split", "ascending"), ("pool", "ascending"), ("doc_id", "ascending")]
@@ -230,7 +231,10 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     path = plan.out / part / f"shard-{number:05d}-of-{plan.parts[part].files:05d}.parquet"
     statistics: dict[str, int] = {}
     with reported(plan.scratch, plan.out):
-        with replaced(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with (
+            replaced(path) as temporary,
+            pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=3) as writer,
+        ):
             for low, high in pairwise(limits):
                 slices = [_read_places(plan.scratch, reference, low, high) for reference in references]
                 table = pa.concat_tables([scratch_schema(control.vocab_size, config).empty_table(), *slices])

@@ -84,8 +84,8 @@ class Tokenizer:
         return " ".join(self.tokens(ids)).replace(" ##", "")
 
 
-MAX_KNOWN_WORDS = 300_000
-"""about 60 MB; beyond that what is known is forgotten"""
+MAX_KNOWN_WORDS = 200_000
+"""about 40 MB; beyond that what is known is forgotten"""
 _PRINTABLE = re.compile(r"[!-~]+")
 _RUNS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
 
