@@ -21,7 +21,8 @@ FLOW_LINES = 20
 
 _TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$| [-–]$")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]_]*$")
-_OPENING = ('"', "“", "«", "„", "‘", "--", "—", "'")
+_SPEECH = "\"'“‘«„"
+"""Begin no heading, page number or separator."""
 
 
 class Block(NamedTuple):
@@ -52,7 +53,8 @@ class Joiner:
 
     def _learn(self, text: str, halves: list[tuple[str, str]]) -> None:
         # A word holds no white space: each string between spaces needs to be looked into only once.
-        for string, count in Counter(text.lower().split()).items():
+        lowered = text.lower()
+        for string, count in Counter((lowered.translate(_SPACED) if text.isascii() else lowered).split()).items():
             if string.isalpha():
                 self._words[string] += count
             else:
@@ -108,14 +110,14 @@ class Joiner:
         parts: list[str] = []
         done = 0
         for match in _AFTER_LINE_END.finditer(text):
-            if left := _LAST_WORD.search(text, max(done, match.start() - 60), match.start()):
+            if left := _last_word(text, done, match.start()):
                 parts.extend((text[done : left.start()], self.hyphen(left[0], match[1])))
                 done = match.end()
         return "".join([*parts, text[done:]])
 
     def inline(self, text: str) -> str:
         """Repairs "undoubt- edly": lines that someone else joined without looking at the hyphen."""
-        if "- " in text and self._words:
+        if "- " in text and self._words and _PARTED.search(text):
             return _INLINE_HYPHEN.sub(lambda match: self._inline(match[1], match[2]), text)
         return text
 
@@ -141,15 +143,24 @@ def _single_spaces(text: str) -> str:
 def _halves(text: str, after: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     """(left, right) of each word that a hyphen and white space part."""
     for match in after.finditer(text):
-        if left := _LAST_WORD.search(text, max(0, match.start() - 60), match.start()):
+        if left := _last_word(text, 0, match.start()):
             yield left[0], match[1]
 
 
+def _last_word(text: str, start: int, stop: int) -> re.Match[str] | None:
+    """The word that ends at `stop`."""
+    start = max(start, stop - 60)
+    return _LAST_WORD.search(text, max(start, text.rfind(" ", start, stop), text.rfind("\n", start, stop)), stop)
+
+
+_SPACED = "".join(char if char.isalpha() or char == "-" else " " for char in map(chr, range(128)))
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # These begin with what is rare, for speed: a search for a word that a hyphen follows looks at every word.
 _AFTER_LINE_END = re.compile(r"-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
 _AFTER_SPACE = re.compile(r"- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
 _LAST_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*\Z")
+_PARTED = re.compile(r"- (?<=[^\W\d_]- )(?=[^\W\d_])[^\W\d_A-Z]{2}")
+"""What each match of `_INLINE_HYPHEN` holds."""
 _INLINE_HYPHEN = re.compile(r"(?<![\w-])([^\W\d_]{2,}(?:-[^\W\d_]+)*)- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
 _TIGHT_DASHES = {dash: re.compile(rf"{dash}\b") for dash in ("--", "—")}
 _LOOSE_DASHES = {f"{dash} ": re.compile(rf"{dash} \b") for dash in ("--", "—")}
@@ -217,7 +228,7 @@ def _is_double_spaced(runs: Sequence[_Run], width: int) -> bool:
     if sum(len(run.lines) > 1 for run in runs) > 0.05 * len(runs):
         return False
     pairs = [(a, b) for a, b in pairwise(runs) if b.gap == 1]
-    inside = sum(not _TERMINAL.search(a.lines[-1]) and len(a.lines[-1]) > 0.6 * width for a, b in pairs)
+    inside = sum(len(a.lines[-1]) > 0.6 * width and not _TERMINAL.search(a.lines[-1]) for a, _ in pairs)
     return inside > 0.3 * len(runs)
 
 
@@ -280,6 +291,7 @@ def _pieces(run: _Run) -> Iterator[_Run]:
         number
         for number, line in enumerate(run.lines)
         if len(line) < 80
+        and line[0] not in _SPEECH
         and not (len(line) > 32 and line[0].islower())
         and (maybe(line) or ((len(line) <= 40 or line[0] == " ") and maybe_short(line)))
         and (_alone(line) or (line[0] in "[{" and is_page_number(line)))

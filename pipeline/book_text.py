@@ -291,11 +291,11 @@ class _Rules:
             lines = self._raw(number)
             if self._late(number):
                 number += 1
-            elif len(lines[0]) < 60 and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")):
+            elif len(lines[0]) < 60 and lines[0][0] not in _SPEECH and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")):
                 number = self._list(number, titles)
             elif (
                 len(lines) > 2
-                and sum(bool(_LEADERS.search(line[-TAIL:])) for line in self._raw(number)) > 0.5 * len(lines)
+                and sum(map(_has_leaders, lines)) > 0.5 * len(lines)
             ):
                 self._drop_item(number, titles)
                 number += 1
@@ -656,6 +656,13 @@ class _Rules:
         text, marks = _FOOTNOTE_MARK.subn("", text)
         self.counts["footnote_marks"] += marks
         return text.strip()
+
+
+def _has_leaders(line: str) -> bool:
+    """Whether dots or wide space lead from the end of a line to the number of a page."""
+    end = line[-TAIL:]
+    # What every such end holds, looked for before the expression: no line of prose does.
+    return ("  " in end or ".." in end or ". ." in end) and _LEADERS.search(end) is not None
 
 
 def _is_open(text: str) -> bool:
