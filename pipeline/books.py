@@ -49,6 +49,7 @@ STAGE = Stage(
         "pipeline/epub.py",
         "pipeline/gutenberg.py",
         "pipeline/inflate.py",
+        "pipeline/languages.py",
         "pipeline/schemas.py",
         "pipeline/sentence_lines.py",
         "pipeline/tables.py",
@@ -261,6 +262,8 @@ class _Reader:
                     self.dropped["empty"] += 1
                 elif document.doc_id in seen:
                     self.dropped["duplicate_doc_id"] += 1
+                    if not book.documents:
+                        book.dropped = "duplicate_doc_id"
                 else:
                     seen.add(document.doc_id)
                     yield self._kept(book, document)
@@ -439,7 +442,8 @@ class _Reader:
         if columns is None:
             raise DataError(
                 f"{path} is a table, and source {self.config.source} does not say which column is the text",
-                f"Add `columns: {{text: …}}` with one of {', '.join(map(repr, table.columns))}.",
+                f"Add `columns: {{text: …}}` with one of {', '.join(map(repr, table.columns))}; a list of the books is named"
+                " as `manifest`.",
             )
         named = columns.model_dump(exclude_none=True)
         table.require(named.values())

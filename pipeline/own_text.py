@@ -27,6 +27,7 @@ STAGE = Stage(
         "pipeline/book_layout.py",
         "pipeline/compressed.py",
         "pipeline/encodings.py",
+        "pipeline/languages.py",
         "pipeline/inflate.py",
         "pipeline/jsonl.py",
         "pipeline/kinds.py",

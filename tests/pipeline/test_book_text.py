@@ -337,9 +337,11 @@ def test_other_lines() -> None:
     assert all(map(is_page_number, ["[Pg 12]", "{xii}", "- 12 -", "12", "xiv", "Page 7", "[12]"]))
     assert not any(map(is_page_number, ["", "i", "mix", "12 men", "page"]))
     assert all(map(is_end, ["THE END", "The End.", "FINIS.", "END OF VOL. I.", "Ende", "FIN DU TOME PREMIER", "FINE"]))
+    assert all(map(is_end, ["(End of volume one.)", "[The End]", "(FINIS.)"]))
     assert not any(
         map(is_end, ["the end of a little passage, her", "End of the day.", "fine", "The end justified it."])
     )
+    assert not any(map(is_end, ["(the end)", "()", "The end of the story was sad.", "(The end of the book had come.)"]))
 
 
 def test_prose_that_looks_like_headings_stays() -> None:

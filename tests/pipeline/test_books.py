@@ -310,6 +310,7 @@ def test_two_members_of_one_name(files: Path) -> None:
     rows, statistics = extract(files)
     assert [row["text"] for row in rows] == [STORY]
     assert statistics["dropped"] == {"duplicate_doc_id": 1}
+    assert statistics["dropped_files"] == ["a.tar!/a.txt: duplicate_doc_id"]
 
 
 # ── the manifest ─────────────────────────────────────────────────────────────────────────────────────────────────────
