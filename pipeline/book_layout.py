@@ -125,6 +125,8 @@ class Joiner:
         keep = self._evidence(left, right)
         if keep is None and (right in _SUSPENDED or self._are_words(left, right)):
             return f"{left}- {right}"  # perhaps a dash
+        if keep is None:
+            keep = len(right) > 5 and self._is_adjective(left, right)
         self.hyphens_removed += not keep
         return f"{left}-{right}" if keep else left + right
 
