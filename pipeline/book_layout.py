@@ -189,6 +189,8 @@ def blocks(text: str) -> tuple[list[Block], Joiner]:
     short = sorted(length for length in lengths if length <= LONG_LINE)
     width = short[int(0.95 * (len(short) - 1))] if short else 0
     runs = list(_runs(lines))
+    if long < 0.05 * sum(lengths) and _is_poem(runs):
+        return list(_stanzas(runs, joiner)), joiner
     if long > 0.5 * sum(lengths):
         return list(_a_paragraph_a_line(runs, joiner)), joiner
     if _is_double_spaced(runs, width):
@@ -221,6 +223,41 @@ def _runs(lines: Sequence[str]) -> Iterator[_Run]:
             blank += 1
     if run:
         yield _Run(run, gap)
+
+
+def _is_poem(runs: Sequence[_Run]) -> bool:
+    """Whether hardly a line in the whole text goes on with a small letter, as lines of prose do."""
+    later = [line.lstrip("\"'“‘ (_")[:1] for run in runs for line in run.lines[1:]]
+    return len(later) > 100 and sum(map(str.isupper, later)) > 0.85 * len(later)
+
+
+def _begin_large(lines: Sequence[str]) -> bool:
+    """Whether most lines behind the first begin with a capital; those of a preface do not."""
+    return sum(line.lstrip("\"'“‘ (_")[:1].isupper() for line in lines[1:]) >= 0.6 * (len(lines) - 1)
+
+
+def _stanzas(runs: Sequence[_Run], joiner: Joiner) -> Iterator[Block]:
+    """Every line of a poem stays one; stanzas end at blank lines and before an indented line that lines at the margin
+    surround (a paragraph of blank verse)."""
+    for run in runs:
+        gap = run.gap
+        for piece in _pieces(run):
+            lines = piece.lines
+            starts = [
+                number
+                for number, (before, line) in enumerate(pairwise(lines), 1)
+                if _indent(line) > 1 and not _indent(before) and _SENTENCE_END.search(before)
+            ]
+            several = 3 * len(starts) < len(lines)  # else every other line is set in: one stanza
+            for start, stop in pairwise([0, *(starts if several else []), len(lines)]):
+                part = tuple(" ".join(line.split()) for line in lines[start:stop])
+                yield Block(
+                    "\n".join(map(joiner.inline, part)) if _begin_large(part) else joiner.join(part),
+                    gap,
+                    _indent(lines[start]),
+                    part if 1 < len(part) <= 12 else (),
+                )
+                gap = 0
 
 
 def _is_double_spaced(runs: Sequence[_Run], width: int) -> bool:

@@ -376,6 +376,19 @@ def test_verse_keeps_its_lines_and_broken_prose_does_not() -> None:
     assert '"Yes," he said, "a spy. There is a traitor here."' in found
 
 
+def test_a_book_of_blank_verse_keeps_its_lines() -> None:
+    lines = (
+        "Of Man's first disobedience, and the fruit\n"
+        "Of that forbidden tree whose mortal taste\n"
+        "Brought death into the World, and all our woe,\n"
+        "With loss of Eden, till one greater Man\n"
+        "Restore us, and regain the blissful seat,\n"
+        "Sing, Heavenly Muse.\n"
+    )
+    found = paragraphs("Book I\n\n\n" + ("  " + lines) * 30 + "\nBook II\n\n\n" + lines).paragraphs
+    assert found == (lines.strip(),) * 31
+
+
 def test_blocks_of_an_epub_follow_the_same_rules() -> None:
     long = "He had walked a long way by then, and the road was dark, and nobody came. " * 4
     book = from_blocks(
