@@ -293,10 +293,7 @@ class _Rules:
                 number += 1
             elif len(lines[0]) < 60 and lines[0][0] not in _SPEECH and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")):
                 number = self._list(number, titles)
-            elif (
-                len(lines) > 2
-                and sum(map(_has_leaders, lines)) > 0.5 * len(lines)
-            ):
+            elif len(lines) > 2 and sum(map(_has_leaders, lines)) > 0.5 * len(lines):
                 self._drop_item(number, titles)
                 number += 1
             else:

@@ -79,7 +79,9 @@ def decode(data: bytes) -> Decoded:
     text, encoding = _decoded(data)
     if text is None:
         return Decoded(None, "")
-    text = text.removeprefix("\ufeff").replace("\x1a", "").replace("\r\n", "\n").replace("\r", "\n")  # 1A: end of a DOS file
+    text = (
+        text.removeprefix("\ufeff").replace("\x1a", "").replace("\r\n", "\n").replace("\r", "\n")
+    )  # 1A: end of a DOS file
     if "\0" in text or len(_CONTROL.findall(text)) > MAX_CONTROL_SHARE * len(text):
         return Decoded(None, "")
     repaired = repair(text)

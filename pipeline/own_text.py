@@ -19,7 +19,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="own_text",
     function="pipeline.own_text:extract_text",
-    version="1",
+    version="2",
     sources=(
         "pipeline/own_text.py",
         "pipeline/archives.py",
