@@ -97,7 +97,7 @@ def test_the_checks_of_every_asset_passed(german: World) -> None:
         assert results and not [r["name"] for r in results if not r["passed"] and r["severity"] == "critical"]
     results = {r["name"]: r for r in record(german, "articles_text").body["validation"]["results"]}
     assert all(result["passed"] for result in results.values())
-    assert results["licences_complete"]["observed"] == "0"
+    assert results["licence_demanded"]["observed"] == "0"
 
 
 def test_a_document_without_a_licence_is_not_published_where_licences_are_required(
@@ -114,4 +114,4 @@ def test_a_document_without_a_licence_is_not_published_where_licences_are_requir
         recipe.read_text(encoding="utf-8").replace(str(EXAMPLES / "articles.jsonl"), str(file)), encoding="utf-8"
     )
     output = world.bert("run", "german/articles_text", code=1)
-    assert "licences_complete: 1 (expected = 0)" in output and "Traceback" not in output
+    assert "licence_demanded: 1 (no_licence_names articles:hefe) (expected = 0)" in output and "Traceback" not in output
