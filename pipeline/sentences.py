@@ -9,7 +9,7 @@ tells who spoke ("Stop!" I cried). benchmarks/sentences.py counts the errors wit
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
