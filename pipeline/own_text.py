@@ -120,6 +120,7 @@ class _Reader:
         names = self._names()
         sizes = {name: (self.folder / name).stat().st_size for name in names}
         total, before = sum(sizes.values()), 0
+        progress.report(0, total, "bytes")
         for name in names:
 
             def report(done: int, before: int = before) -> None:
