@@ -115,7 +115,7 @@ def prose(text: str, names: _Names, rules: Rules) -> str:
     if _is_marked(text, names):
         return ""
     text = _cut_blocks(_cut_nested(_cut_tags(_plain(text)), names, rules))
-    return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
+    return "\n\n".join(filter(None, map(_inline, _paragraphs(text, names.language))))
 
 
 def _plain(text: str) -> str:
@@ -385,6 +385,7 @@ _MEDIA_SUFFIX = re.compile(
     r"\s*$",
     re.I,
 )
+_WEB = ("http", "https", "ftp")
 _PIPE_TRICK = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)\s*$")
 
 
@@ -401,6 +402,8 @@ def _link(content: str, names: _Names) -> str:
     if colon:
         prefix = prefix.replace("_", " ").strip()
         lower = prefix.lower()
+        if rest.startswith("//") and lower in _WEB:  # [[http://example.org label]], [[http://example.org|label]]
+            return label if label.strip() else target.partition(" ")[2].strip() or HOLE
         if not shown:
             if lower in names.file or lower in names.category or prefix in words.LANGUAGES:
                 return HOLE
@@ -530,7 +533,7 @@ _BREAK_TAG = re.compile(rf"</?(?:{'|'.join(_BREAK_NAMES)})\b[^<>]*>", _TAGS_CASE
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _paragraphs(text: str, language: str) -> Iterator[str]:
     """The prose paragraphs, with their inline markup."""
     gathered: list[str] = []
     tables = 0
@@ -556,7 +559,7 @@ def _paragraphs(text: str) -> Iterator[str]:
             if not tables:
                 if level <= dropped_level:
                     dropped_level = 0
-                if not dropped_level and title in words.APPENDIX:
+                if not dropped_level and words.is_appendix(title, level, language):
                     dropped_level = level
         elif (mark == "{" and bare.startswith("{|")) or (mark in ":*#;" and bare.lstrip(":*#; ").startswith("{|")):
             tables += 1
@@ -667,7 +670,7 @@ _TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/
 _LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", _TAGS_CASE)
 _ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,7})|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
-_BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
+_BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u2028\u2029\u202f\t]")
 _HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _RARE = re.compile(f"[{_BLANK.pattern[1:-1]}{_HIDDEN.pattern[1:-1]}{_INVISIBLE.pattern[1:-1]}]")
@@ -796,7 +799,7 @@ def _push(done: list[str], before: str, after: str, spaced: bool) -> str:
     if last in _OPENING or not first:
         glue = "" if first or last in _OPENING else " " if spaced else ""
     elif first in _STOPS and not (first == "." and after[1:2].isdigit()) and after[:2] != "..":
-        if (first in ",.;:、，；：。" and last in _CLAUSE) or first == last == ".":
+        if (first in ",.;:、，；：。" and last in _CLAUSE) or (first == last and first in ".。"):
             before = before[:-1]
         glue = ""
     elif first in _CLOSING:

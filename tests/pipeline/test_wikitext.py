@@ -99,6 +99,16 @@ def test_all_shared_cases():
         ("Ein Satz.\n\n== Einzelnachweise ==\n<references />\nRest.", "Ein Satz."),
         ("行一\n行二。\n\n行三。", "行一行二。\n\n行三。"),
         ("__NOTOC__ __KEIN_INHALTSVERZEICHNIS__\nText __目次非表示__ here.", "Text here."),
+        (
+            "A.\n\n== Literatur ==\nB.\n== Kultur ==\n=== Literatur ===\nC.\n== Quellen ==\n=== Literatur ===\nD.",
+            "A.\n\nC.",
+        ),
+        ("文。{{IPA|x}}。次。", "文。次。"),
+        ("One\u2028two\u2029three.", "One two three."),
+        (
+            "See [[http://example.org the site]], [[https://example.org|that]], [[http://example.org]].",
+            "See the site, that.",
+        ),
         ("-{H|zh-cn:a;zh-tw:b}-这是-{R|字}-。", "这是字。"),
     ],
 )
@@ -140,6 +150,11 @@ def test_disambiguation(wikitext, site, expected):
 
 def test_disambiguation_by_title():
     assert is_disambiguation("Text.", None, "Merkur (Begriffsklärung)")
+
+
+@pytest.mark.parametrize(("language", "expected"), [("es", "Rica."), ("pt", "Rica."), ("pl", "")])
+def test_a_heading_means_what_the_wikis_language_says(language, expected):
+    assert to_text("== Literatura ==\nRica.", Site(language=language)) == expected
 
 
 def test_names_of_the_dump_count():
