@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
     return text.translate(_CONTROLS | _STAND_INS) if _FORBIDDEN.search(text) else text
 
 
-_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[([^\[\]|#{{}}\n]*)", re.I)
+_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*+:?\s*+\[\[([^\[\]|#{{}}\n]*)", re.I)
 
 
 def redirect_target(wikitext: str) -> str | None:
@@ -386,7 +386,7 @@ _MEDIA_SUFFIX = re.compile(
     re.I,
 )
 _WEB = ("http", "https", "ftp")
-_PIPE_TRICK = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)\s*$")
+_PIPE_TRICK = re.compile(r"(?:\([^()]*\)|（[^（）]*）)$")
 
 
 def _link(content: str, names: _Names) -> str:
@@ -420,12 +420,12 @@ def _link(content: str, names: _Names) -> str:
     if label.strip():
         return label
     if bar:
-        return _PIPE_TRICK.sub("", target.rpartition(":")[2] if colon else target) or HOLE
+        return _PIPE_TRICK.sub("", (target.rpartition(":")[2] if colon else target).rstrip()).rstrip() or HOLE
     return target.lstrip("#").replace("_", " ") or HOLE
 
 
 _VARIANT = re.compile(r"-\{([^{}]*)\}-")
-_RULE = re.compile(r"\s*(?:[^:;=>]*=>)?\s*([A-Za-z]{2,3}(?:-[A-Za-z]+)*)\s*:(.*)", re.S)
+_RULE = re.compile(r"\s*+(?:[^:;=>]*+=>)?\s*+([A-Za-z]{2,3}(?:-[A-Za-z]+)*)\s*:(.*)", re.S)
 
 
 def _choose_variants(text: str) -> str:
@@ -657,7 +657,7 @@ def _apostrophes(line: str) -> str:
 _PROTOCOL = r"(?:https?:|ftps?:|irc:|ircs:|news:|mailto:|tel:|sip:|git:|svn:|gopher:|bitcoin:|magnet:|urn:|geo:)?"
 _EXTERNAL = re.compile(
     r"\[(?:(?:https?|ftps?|ircs?|git|svn|gopher|telnet|nntp|worldwind)://|//|mailto:|news:|tel:|urn:|geo:)"
-    r"[^\s\[\]<>\x01]*\x01?[ \t\xa0]*([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*)\]",
+    r"[^\s\[\]<>\x01]*+\x01?[ \t\xa0]*+([^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)*+)\]",  # no way back: it would take n² steps
     re.I,
 )
 _TAGS = (

@@ -172,6 +172,25 @@ def test_thousands_of_openers(opener):
     assert to_text("Prose stands here.\n\n" + opener * 50_000).startswith("Prose stands here.")
 
 
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        f"A [http://{'a' * 300_000}",
+        f"A [[b{' ' * 300_000}c|]] d.",
+        f"A -{{{' ' * 300_000}}}- b.",
+        f"#REDIRECT{' ' * 300_000}x",
+    ],
+)
+def test_long_runs_are_read_once(wikitext):
+    """Each took hours, or minutes, while its length counted squared."""
+    assert len(to_text(wikitext)) <= len(wikitext)
+
+
+@pytest.mark.parametrize("call", ["as of|2020|{}", "start date|1|{}|2", "datum|{}|1|1", "fecha|1|{}|2", "date|1|{}|2"])
+def test_numbers_beyond_all_bounds_are_words(call):
+    to_text("A {{" + call.format("1" * 5000) + "}} b.", Site(language="de"))
+
+
 def test_deep_nesting_that_is_closed():
     deep = 5_000
     assert to_text("A " + "{{a|" * deep + "x" + "}}" * deep + " b.") == "A b."
