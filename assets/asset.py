@@ -123,11 +123,15 @@ def _run_process(context: dg.AssetExecutionContext, run: dg.DagsterRun | None) -
 
 
 def says(outcome: Outcome) -> str:
-    """One line: made, or reused from where."""
+    """One line: made, or reused from where; and the checks that failed without forbidding its use."""
     record = outcome.record
-    if outcome.ran:
-        return f"{record.asset} made: version {record.version[:12]}"
-    return f"{record.asset} reused, nothing ran: version {record.version[:12]}"
+    done = "made" if outcome.ran else "reused, nothing ran"
+    failed = "; ".join(
+        f"{each['name']}: {each['observed']}" for each in record.body["validation"]["results"] if not each["passed"]
+    )
+    return f"{record.asset} {done}: version {record.version[:12]}" + (
+        f" · checks that failed: {failed}" if failed else ""
+    )
 
 
 def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iterator[Any]:
