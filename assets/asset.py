@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 import psutil
 
+from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
 from pipeline.errors import BertError, StoreError
@@ -123,11 +124,13 @@ def _run_process(context: dg.AssetExecutionContext, run: dg.DagsterRun | None) -
 
 
 def says(outcome: Outcome) -> str:
-    """One line: made, or reused from where."""
+    """Made, or reused from where; then, on lines of their own, where the rows went and which checks did not pass."""
     record = outcome.record
-    if outcome.ran:
-        return f"{record.asset} made: version {record.version[:12]}"
-    return f"{record.asset} reused, nothing ran: version {record.version[:12]}"
+    did = "made" if outcome.ran else "reused, nothing ran"
+    rows = rows_line(record.body["statistics"])
+    failed = map(on_one_line, failed_lines(record.body["validation"]["results"]))
+    told = [*([rows] if rows else []), *(f"not passed: {line}" for line in failed)]
+    return "\n    ".join([f"{record.asset} {did}: version {record.version[:12]}", *told])
 
 
 def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from assets import graph
 from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
+from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
 from pipeline.content import file_sha256
@@ -149,7 +150,8 @@ def audit_text(found: Plain) -> str:
         git = step["git"]
         commit = f"{(git['commit'] or 'unknown')[:12]}{' with changes' if git['dirty'] else ''}"
         results = step["validation"]["results"]
-        failed = [r["name"] for r in results if not r["passed"]]
+        failed = failed_lines(results)
+        rows = rows_line(step["statistics"])
         lines += [
             "",
             f"■ {step['asset']}  ({step['recipe']})",
@@ -160,11 +162,17 @@ def audit_text(found: Plain) -> str:
             + (f", reused {step['reused'][:12]}" if step["reused"] else ""),
             f"    config   {json.dumps(step['asked'], ensure_ascii=False, sort_keys=True)}",
             f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
-            f"    checks   {len(results) - len(failed)} of {len(results)} passed"
-            + (f", failed: {', '.join(failed)}" if failed else ""),
+            f"    checks   {len(results) - len(failed)} of {len(results)} passed",
         ]
-        lines += [f"    waived   {w['check']}: {w['reason']} ({w['user']}, {w['time']})" for w in step["waivers"]]
-        lines += [f"    file     {f['path']}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}" for f in step["files"]]
+        lines += [f"    failed   {on_one_line(line)}" for line in failed]
+        lines += [f"    rows     {rows}"] if rows else []
+        lines += [
+            f"    waived   {w['check']}: {on_one_line(w['reason'])} ({w['user']}, {w['time']})" for w in step["waivers"]
+        ]
+        lines += [
+            f"    file     {on_one_line(f['path'])}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}"
+            for f in step["files"]
+        ]
         if not step["files"]:
             lines.append("    file     content is not in the store; the record stands")
     return "\n".join(lines)

@@ -146,6 +146,9 @@ class _Bounded(io.RawIOBase):
         return True
 
 
+_ENTRY = b"PK\3\4"
+
+
 class Zip:
     """The files of a zip by name. Unreadable where it is none, has too many members or entries that overlap."""
 
@@ -158,6 +161,10 @@ class Zip:
         if len(infos) > MAX_MEMBERS:
             raise Unreadable("too_many_members")
         self._refuse_overlaps(infos)
+        file.seek(0)
+        if min((info.header_offset for info in infos), default=0) and file.read(4) == _ENTRY:
+            # The table of contents was cut off, and that of a zip inside this one was found in its place.
+            raise Unreadable("truncated")
         self.infos = [info for info in infos if not info.is_dir()]
         self.by_name = {info.filename: info for info in self.infos}
 

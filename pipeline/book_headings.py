@@ -55,7 +55,7 @@ CONTENTS = re.compile(
 """What a table of contents or a list of illustrations is called (to match the whole line without its decoration)."""
 
 _END_OF = (
-    r"(?:the )?end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
+    r"(?!.* (?:was|were|is|are|had|has|came|would|could|will)\b)(?:the )?end of (?:the )?(?:project|book|volume|vol\.?|part|story|first|second|third|fourth|fifth|last)[^\n]{0,60}"
     r"|fin (?:du|de la|del?) (?:tome|livre|premi|second|deuxi|trois|dern|volume|partie|tomo|libro|parte|la parte)[^\n.!?]{0,40}"
     r"|ende (?:des|der) (?:erst|zweit|dritt|viert|letzt|buch|teil|theil|band)[^\n.!?]{0,40}"
     r"|fine (?:del|della) (?:prim|second|terz|volume|libro|tomo|parte)[^\n.!?]{0,40}"
@@ -140,6 +140,8 @@ def is_end(line: str) -> bool:
     if len(line) > 90:
         return False
     plain = bare(line)
+    if plain[:1] in ("(", "[") and plain[-1] in ")]":
+        plain = bare(plain[1:-1])  # "(End of volume one.)"
     if plain.isupper():
         return bool(_END_CAPITALS.fullmatch(plain))
     return (

@@ -6,7 +6,7 @@ wrapped without blank lines (an indented first line or a short last one bounds a
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ FLOW_LINES = 20
 
 _TERMINAL = re.compile(r"[.!?:;…][\"'”’»)\]_*]*$|[\"”»]$|—$|--$| [-–]$")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]_]*$")
-_OPENING = ('"', "“", "«", "„", "‘", "--", "—", "'")
+_SPEECH = "\"'“‘«„"
+"""Begin no heading, page number or separator."""
 
 
 class Block(NamedTuple):
@@ -41,7 +42,7 @@ class Joiner:
 
     def __init__(self, text: str) -> None:
         # "word--\nnext": with a space only where the book writes "word -- next" inside its lines.
-        self.dash = "" if len(_TIGHT_DASH.findall(text)) >= len(_LOOSE_DASH.findall(text)) else " "
+        self.dash = "" if _count(text, _TIGHT_DASHES) >= _count(text, _LOOSE_DASHES) else " "
         self.hyphens_removed = 0
         self._words: Counter[str] = Counter()
         self._keep = True
@@ -51,7 +52,14 @@ class Joiner:
             self._learn(text, halves)
 
     def _learn(self, text: str, halves: list[tuple[str, str]]) -> None:
-        self._words.update(_WORD.findall(text.lower()))
+        # A word holds no white space: each string between spaces needs to be looked into only once.
+        lowered = text.lower()
+        for string, count in Counter((lowered.translate(_SPACED) if text.isascii() else lowered).split()).items():
+            if string.isalpha():
+                self._words[string] += count
+            else:
+                for word in _WORD.findall(string):
+                    self._words[word] += count
         for left, right in halves:
             self._words.subtract((left.lower(), right.lower()))  # halves are no words
         decided = [self._evidence(left, right) for left, right in halves]
@@ -91,15 +99,25 @@ class Joiner:
     def join(self, lines: Sequence[str]) -> str:
         """One string with single spaces of the hard-wrapped lines of a paragraph."""
         text = "\n".join(lines)
-        if "-\n" in text or "—\n" in text or "\n-" in text or "\n—" in text:
-            text = _LINE_END_HYPHEN.sub(lambda match: self.hyphen(match[1], match[2]), text)
+        if "-\n" in text or "\n-" in text or (not text.isascii() and ("—\n" in text or "\n—" in text)):
+            text = self._whole_words(text)
             if not self.dash:
                 text = _DASH_AT_BREAK.sub(lambda match: match[1], text)
-        return self.inline(" ".join(text.split()))
+        return self.inline(_single_spaces(text))
+
+    def _whole_words(self, text: str) -> str:
+        """The text with the words that hyphens at line ends had parted."""
+        parts: list[str] = []
+        done = 0
+        for match in _AFTER_LINE_END.finditer(text):
+            if left := _last_word(text, done, match.start()):
+                parts.extend((text[done : left.start()], self.hyphen(left[0], match[1])))
+                done = match.end()
+        return "".join([*parts, text[done:]])
 
     def inline(self, text: str) -> str:
         """Repairs "undoubt- edly": lines that someone else joined without looking at the hyphen."""
-        if "- " in text and self._words:
+        if "- " in text and self._words and _PARTED.search(text):
             return _INLINE_HYPHEN.sub(lambda match: self._inline(match[1], match[2]), text)
         return text
 
@@ -107,26 +125,47 @@ class Joiner:
         keep = self._evidence(left, right)
         if keep is None and (right in _SUSPENDED or self._are_words(left, right)):
             return f"{left}- {right}"  # perhaps a dash
+        if keep is None:
+            keep = len(right) > 5 and self._is_adjective(left, right)
         self.hyphens_removed += not keep
         return f"{left}-{right}" if keep else left + right
+
+
+def _count(text: str, patterns: Mapping[str, re.Pattern[str]]) -> int:
+    return sum(len(pattern.findall(text)) for start, pattern in patterns.items() if start in text)
+
+
+def _single_spaces(text: str) -> str:
+    """`" ".join(text.split())`, which a text of single spaces need not go through word by word."""
+    flat = text.replace("\n", " ").strip(" ")
+    # No other white space is printable.
+    return flat if "  " not in flat and flat.isprintable() else " ".join(text.split())
 
 
 def _halves(text: str, after: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     """(left, right) of each word that a hyphen and white space part."""
     for match in after.finditer(text):
-        if left := _LAST_WORD.search(text, max(0, match.start() - 60), match.start()):
+        if left := _last_word(text, 0, match.start()):
             yield left[0], match[1]
 
 
+def _last_word(text: str, start: int, stop: int) -> re.Match[str] | None:
+    """The word that ends at `stop`."""
+    start = max(start, stop - 60)
+    return _LAST_WORD.search(text, max(start, text.rfind(" ", start, stop), text.rfind("\n", start, stop)), stop)
+
+
+_SPACED = "".join(char if char.isalpha() or char == "-" else " " for char in map(chr, range(128)))
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 # These begin with what is rare, for speed: a search for a word that a hyphen follows looks at every word.
 _AFTER_LINE_END = re.compile(r"-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
 _AFTER_SPACE = re.compile(r"- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
 _LAST_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*\Z")
-_LINE_END_HYPHEN = re.compile(r"(?<![^\W_])([^\W_]+(?:-[^\W_]+)*)-\n[^\S\n]*([^\W_]+(?:-[^\W_]+)*)")
+_PARTED = re.compile(r"- (?<=[^\W\d_]- )(?=[^\W\d_])[^\W\d_A-Z]{2}")
+"""What each match of `_INLINE_HYPHEN` holds."""
 _INLINE_HYPHEN = re.compile(r"(?<![\w-])([^\W\d_]{2,}(?:-[^\W\d_]+)*)- (?=[^\W\d_])([^\W\d_A-Z]{2,})")
-_TIGHT_DASH = re.compile(r"(?:--|—)\b")
-_LOOSE_DASH = re.compile(r"(?:--|—) \b")
+_TIGHT_DASHES = {dash: re.compile(rf"{dash}\b") for dash in ("--", "—")}
+_LOOSE_DASHES = {f"{dash} ": re.compile(rf"{dash} \b") for dash in ("--", "—")}
 _DASH_AT_BREAK = re.compile(r"(?<=[^\W_])(--+|—)\n[^\S\n]*(?=\w)")
 _SUSPENDED = frozenset("and or to nor und oder bis et ou y o e ed".split())  # noqa: SIM905
 
@@ -145,11 +184,14 @@ def blocks(text: str) -> tuple[list[Block], Joiner]:
     filled = [line for line in lines if line]
     if not filled:
         return [], joiner
-    long = sum(len(line) for line in filled if len(line) > LONG_LINE)
-    short = sorted(len(line) for line in filled if len(line) <= LONG_LINE)
+    lengths = list(map(len, filled))
+    long = sum(length for length in lengths if length > LONG_LINE)
+    short = sorted(length for length in lengths if length <= LONG_LINE)
     width = short[int(0.95 * (len(short) - 1))] if short else 0
     runs = list(_runs(lines))
-    if long > 0.5 * sum(map(len, filled)):
+    if long < 0.05 * sum(lengths) and _is_poem(runs):
+        return list(_stanzas(runs, joiner)), joiner
+    if long > 0.5 * sum(lengths):
         return list(_a_paragraph_a_line(runs, joiner)), joiner
     if _is_double_spaced(runs, width):
         runs = list(_runs(list(_single_spaced(lines))))
@@ -183,6 +225,41 @@ def _runs(lines: Sequence[str]) -> Iterator[_Run]:
         yield _Run(run, gap)
 
 
+def _is_poem(runs: Sequence[_Run]) -> bool:
+    """Whether hardly a line in the whole text goes on with a small letter, as lines of prose do."""
+    later = [line.lstrip("\"'“‘ (_")[:1] for run in runs for line in run.lines[1:]]
+    return len(later) > 100 and sum(map(str.isupper, later)) > 0.85 * len(later)
+
+
+def _begin_large(lines: Sequence[str]) -> bool:
+    """Whether most lines behind the first begin with a capital; those of a preface do not."""
+    return sum(line.lstrip("\"'“‘ (_")[:1].isupper() for line in lines[1:]) >= 0.6 * (len(lines) - 1)
+
+
+def _stanzas(runs: Sequence[_Run], joiner: Joiner) -> Iterator[Block]:
+    """Every line of a poem stays one; stanzas end at blank lines and before an indented line that lines at the margin
+    surround (a paragraph of blank verse)."""
+    for run in runs:
+        gap = run.gap
+        for piece in _pieces(run):
+            lines = piece.lines
+            starts = [
+                number
+                for number, (before, line) in enumerate(pairwise(lines), 1)
+                if _indent(line) > 1 and not _indent(before) and _SENTENCE_END.search(before)
+            ]
+            several = 3 * len(starts) < len(lines)  # else every other line is set in: one stanza
+            for start, stop in pairwise([0, *(starts if several else []), len(lines)]):
+                part = tuple(" ".join(line.split()) for line in lines[start:stop])
+                yield Block(
+                    "\n".join(map(joiner.inline, part)) if _begin_large(part) else joiner.join(part),
+                    gap,
+                    _indent(lines[start]),
+                    part if 1 < len(part) <= 12 else (),
+                )
+                gap = 0
+
+
 def _is_double_spaced(runs: Sequence[_Run], width: int) -> bool:
     """Whether a blank line follows every line, so that single blank lines stand inside sentences."""
     if width < 30 or len(runs) < 8:
@@ -190,7 +267,7 @@ def _is_double_spaced(runs: Sequence[_Run], width: int) -> bool:
     if sum(len(run.lines) > 1 for run in runs) > 0.05 * len(runs):
         return False
     pairs = [(a, b) for a, b in pairwise(runs) if b.gap == 1]
-    inside = sum(not _TERMINAL.search(a.lines[-1]) and len(a.lines[-1]) > 0.6 * width for a, b in pairs)
+    inside = sum(len(a.lines[-1]) > 0.6 * width and not _TERMINAL.search(a.lines[-1]) for a, _ in pairs)
     return inside > 0.3 * len(runs)
 
 
@@ -222,7 +299,7 @@ def _begins_inside(lines: Sequence[str]) -> bool:
 
 
 def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return len(line) - len(line.lstrip()) if line[0].isspace() else 0
 
 
 def _alone(line: str) -> bool:
@@ -248,33 +325,40 @@ def _pieces(run: _Run) -> Iterator[_Run]:
     if len(run.lines) == 1:
         yield run
         return
+    maybe, maybe_short = _MAYBE.match, _MAYBE_SHORT.match
+    alone = [
+        number
+        for number, line in enumerate(run.lines)
+        if len(line) < 80
+        and line[0] not in _SPEECH
+        and not (len(line) > 32 and line[0].islower())
+        and (maybe(line) or ((len(line) <= 40 or line[0] == " ") and maybe_short(line)))
+        and (_alone(line) or (line[0] in "[{" and is_page_number(line)))
+    ]
+    if not alone:
+        yield run
+        return
     first = 0
     gap = run.gap
-    for number, line in enumerate(run.lines):
-        if (
-            len(line) < 80
-            and not (line[0].islower() and len(line) > 32)
-            and _maybe_alone(line)
-            and (_alone(line) or (line[0] in "[{" and is_page_number(line)))
-        ):
-            if number > first:
-                yield _Run(run.lines[first:number], gap)
-                gap = 0
-            yield _Run([line], gap)
+    for number in alone:
+        if number > first:
+            yield _Run(run.lines[first:number], gap)
             gap = 0
-            first = number + 1
+        yield _Run([run.lines[number]], gap)
+        gap = 0
+        first = number + 1
     if first < len(run.lines):
         yield _Run(run.lines[first:], gap)
 
 
 _MAYBE = re.compile(
     r"\s*(?:[\W_]|\d{1,3}\.?$|[IVXLC]+\.?$|[CcKBPALSTVFUE](?:HAP|hap|AP|ap|OO|oo|AR|ar|ct|CT|iv|IV|ib|IB|ei|EI|ta|TA|ce|CE|uc|UC|ol"
-    r"|OL|IN|in|ND|nd|an|AN)|.{3,24}(?:apitel|APITEL|hapter|HAPTER|art|ART|artie|ARTIE|arte|ARTE|ook|OOK|EIL|eil|END)\.?$)"
+    r"|OL|IN|in|ND|nd|an|AN))"
 )
-
-
-def _maybe_alone(line: str) -> bool:
-    return _MAYBE.match(line) is not None
+_MAYBE_SHORT = re.compile(
+    r"\s*.{3,24}(?:apitel|APITEL|hapter|HAPTER|art|ART|artie|ARTIE|arte|ARTE|ook|OOK|EIL|eil|END)\.?$"
+)
+"""At most 40 characters behind the indent."""
 
 
 def _separated(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Block]:
@@ -293,7 +377,7 @@ def _separated(runs: Sequence[_Run], joiner: Joiner, width: int) -> Iterator[Blo
 
 def _set(lines: list[str], gap: int, margin: int, width: int, joiner: Joiner) -> Iterator[Block]:
     """The block of a run of several lines; verse that stands inside a paragraph's run on its own."""
-    indents = [_indent(line) for line in lines] if any(line[0] == " " for line in lines) else None
+    indents = [_indent(line) for line in lines] if lines[0][0] == " " or "\n " in "\n".join(lines) else None
     stripped = [line.strip() for line in lines] if indents else lines
     kept = tuple(stripped) if len(lines) <= 12 and sum(map(len, stripped)) <= 800 else ()
     if indents and min(indents) <= margin < max(indents) and len(lines) > 3:
@@ -321,14 +405,11 @@ def _set(lines: list[str], gap: int, margin: int, width: int, joiner: Joiner) ->
 
 def _margins(runs: Sequence[_Run]) -> tuple[int, int]:
     """(The indent that most lines have, the one that most first lines of paragraphs have)."""
-    later: Counter[int] = Counter()
-    first: Counter[int] = Counter()
-    for run in runs:
-        if len(run.lines) > 2:
-            first[_indent(run.lines[0])] += 1
-            later.update(_indent(line) for line in run.lines[1:])
-    if not later:
+    several = [run.lines for run in runs if len(run.lines) > 2]
+    if not several:
         return 0, 0
+    first = Counter([_indent(lines[0]) for lines in several])
+    later = Counter([len(line) - len(line.lstrip()) for lines in several for line in lines[1:]])
     return later.most_common(1)[0][0], first.most_common(1)[0][0]
 
 
@@ -437,10 +518,11 @@ def _a_paragraph_a_line(runs: Sequence[_Run], joiner: Joiner) -> Iterator[Block]
             if line and len(line) <= LONG_LINE:
                 group.append(line)
                 continue
-            for block in _group(group, joiner):
-                yield block._replace(gap=gap)
-                gap = 0
-            group = []
+            if group:
+                for block in _group(group, joiner):
+                    yield block._replace(gap=gap)
+                    gap = 0
+                group = []
             if line:
                 yield Block(joiner.join([line.strip()]), gap, _indent(line))
                 gap = 0

@@ -122,14 +122,16 @@ _BRACKETS = re.compile(r"[\[\]]")
 _ILLUSTRATIONS = ("illus", "pict", "imag", "musi", "deco", "fron", "cove", "map", "plat", "blan", "abbi", "ilus")
 _FOOTNOTES = ("foot", "side", "head", "fußn")
 _KEPT_NOTES = ("gree", "hand", "note:")
-_INLINE_PAGE = re.compile(
-    r"\[(?:Pg|pg|Page|p\.|S\.)\s?(?:\d{1,4}|[ivxlc]{1,8})\]\s?|\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}"
-)
+# These begin with the one character that is rare: a search looks for it alone.
+_INLINE_PAGES = {
+    "[": re.compile(r"\[(?:Pg|pg|Page|p\.|S\.)\s?(?:\d{1,4}|[ivxlc]{1,8})\]\s?"),
+    "{": re.compile(r"\{(?:p\. ?)?(?:\d{1,4}|[ivxlc]{1,7})\}"),
+}
 _FOOTNOTE_MARK = re.compile(r"(?<=[^\s\[])[^\S\n]?\[(?:\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\](?![(\w])")
 _FOOTNOTE_BODY = re.compile(
     r"\s*(?:\[(?P<mark>\d{1,3}|[A-Z]|\*{1,3}|[†‡§])\] |(?:Footnote|FOOTNOTE|Fußnote) (?P<mark2>\w{1,4})[:.] )\S"
 )
-_ITALICS = re.compile(r"(?<![_\w])_(?=[^_\s])|(?<=[^_\s])_(?![_\w])")
+_ITALICS = re.compile(r"_(?:(?<![_\w]_)(?=[^_\s])|(?<=[^_\s]_)(?![_\w]))")
 _PAIRED = re.compile(
     r"(?<![\w=~])([=~])(?=[^\s=~])([^\n=~]{1,200}(?:\n(?!\n)[^\n=~]{1,200}){0,3})(?<=[^\s=~])\1(?![\w=~])"
 )
@@ -141,9 +143,10 @@ def _without_marks(text: str, counts: Counter[str]) -> str:
     """Without bracketed notes, page numbers and footnote marks inside lines, and the signs of italics and bold."""
     if "[" in text:
         text = _without_notes(text, counts)
-    if "[" in text or "{" in text:
-        text, pages = _INLINE_PAGE.subn("", text)
-        counts["page_numbers"] += pages
+    for bracket, page in _INLINE_PAGES.items():
+        if bracket in text:
+            text, pages = page.subn("", text)
+            counts["page_numbers"] += pages
     if "_" in text:
         text = _ITALICS.sub("", text)
     if "=" in text or "~" in text:
@@ -202,6 +205,8 @@ _SENTENCE_END = re.compile(r".*?[.!?…][\"'”’»)\]]*\Z", re.S)
 TAIL = 40
 """So many last characters tell how a paragraph ends."""
 _QUOTES = '"“”«»„‘'
+_SPEECH = _QUOTES + "'"
+"""Begin no heading, page number or separator."""
 _PAGE_AT_END = re.compile(r"(?:\s{2,}|\.{2,}|(?: \.){2,}|\s|…|_|—)(?:\d{1,4}|[ivxlc]{1,7})\.?$")
 _LEADERS = re.compile(
     r"\s{3,}\d{1,4}\.?$|(?:\. ?){3,} ?(?:\d{1,4}|[ivxlc]+)?\.?$|\s{2,}(?:_?Frontispiece_?|facing|To face)", re.I
@@ -213,6 +218,9 @@ _CONTENTS_ITEM = re.compile(
 _BY_LINE = re.compile(r"(?:by|von|par|por|di|edited by|translated by)(?: [A-Z].{0,80})?|(?i:by|and|or|oder|ou|to)")
 _DATE_LINE = re.compile(r"(?:[A-Z][\w.'’ ]{1,40}, ?){0,3}(?:[A-Z][a-z]+\.? )?(?:\d{1,2},? )?\d{4}\.?")
 _LOWER_START = re.compile(r"[\"'“‘(—-]{0,2}[a-zà-öø-ÿ]")
+
+
+_CREDITED = ("gutenberg", "pgdp", "proofread", "etext", "e-text", "archive.org", "internet archive")
 
 
 class _Rules:
@@ -246,7 +254,7 @@ class _Rules:
         keys = self.keys
         for number, part in enumerate(self.parts):
             text = part.text
-            if len(text) > 160 and not text.startswith(("[", "Footnote", "FOOTNOTE")):
+            if text[0] in _SPEECH or (len(text) > 160 and not text.startswith(("[", "Footnote", "FOOTNOTE"))):
                 continue
             if is_separator(text):
                 keys[number] = "separators"
@@ -280,15 +288,12 @@ class _Rules:
         titles: set[str] = set()
         number = 0
         while number < len(self.parts):
-            part = self.parts[number]
-            lines = part.lines or (part.text,)
-            if len(lines[0]) < 60 and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")) and not self._late(number):
+            lines = self._raw(number)
+            if self._late(number):
+                number += 1
+            elif len(lines[0]) < 60 and lines[0][0] not in _SPEECH and CONTENTS.fullmatch(bare(lines[0]).rstrip(".:")):
                 number = self._list(number, titles)
-            elif (
-                len(lines) > 2
-                and not self._late(number)
-                and sum(bool(_LEADERS.search(line[-TAIL:])) for line in self._raw(number)) > 0.5 * len(lines)
-            ):
+            elif len(lines) > 2 and sum(map(_has_leaders, lines)) > 0.5 * len(lines):
                 self._drop_item(number, titles)
                 number += 1
             else:
@@ -499,7 +504,7 @@ class _Rules:
                 heading = n
                 chapter = chapter or (self.keys[n] == "headings" and is_heading(part.text))
             elif self.keys[n] is None and "\n" not in part.text and (_is_prose(part) or _is_sentence(part)):
-                if PUBLISHER.search(part.text) and len(part.text) < 600:
+                if len(part.text) < 600 and PUBLISHER.search(part.text):
                     continue
                 first = n if first is None else first
                 characters += len(part.text)
@@ -573,11 +578,11 @@ class _Rules:
                 near_end
                 and len(text) < 3000
                 and keys[n] is None
+                and any(word in text.lower() for word in _CREDITED)
                 and is_credit(text)
-                and re.search(r"gutenberg|pgdp|proofread|e-?text|archive\.org|internet archive", text, re.I)
             ):
                 keys[n] = "notes"
-            elif len(text) < 3000 and NOTES.match(text.lstrip(" *[_+-|")) and near_end:
+            elif near_end and len(text) < 3000 and NOTES.match(text.lstrip(" *[_+-|")):
                 n = self._drop_notes(n)
             if len(text) < 20:
                 in_footnotes = bare(text).lower().strip(".:") in (
@@ -648,6 +653,13 @@ class _Rules:
         text, marks = _FOOTNOTE_MARK.subn("", text)
         self.counts["footnote_marks"] += marks
         return text.strip()
+
+
+def _has_leaders(line: str) -> bool:
+    """Whether dots or wide space lead from the end of a line to the number of a page."""
+    end = line[-TAIL:]
+    # What every such end holds, looked for before the expression: no line of prose does.
+    return ("  " in end or ".." in end or ". ." in end) and _LEADERS.search(end) is not None
 
 
 def _is_open(text: str) -> bool:

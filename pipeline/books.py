@@ -10,15 +10,17 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from pipeline import archives, progress
+from pipeline import archives, progress, workers
+from pipeline.beam_process import scratch_folder
 from pipeline.book_manifest import Manifest, Row, read_manifest
 from pipeline.book_text import BookText, from_blocks, paragraphs
 from pipeline.config import BooksTextConfig
@@ -30,6 +32,7 @@ from pipeline.inflate import PIECE_BYTES, Unreadable, pieces
 from pipeline.inflate import SUFFIXES as COMPRESSED
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, to_batches, write_dropped, write_parts, write_sentence_lines
 from pipeline.sentence_lines import Layout, boundaries, layout
+from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.tables import SUFFIXES as TABLES
 from pipeline.tables import read_table
@@ -37,7 +40,7 @@ from pipeline.tables import read_table
 STAGE = Stage(
     name="books_text",
     function="pipeline.books:extract_text",
-    version="2",  # 2: EPUBs, archives, manifest, encodings, headings and notes left out
+    version="3",  # 3: encodings of the Latin script, verse, ends in brackets; 2: EPUBs, archives, manifest, headings
     sources=(
         "pipeline/books.py",
         "pipeline/archives.py",
@@ -49,6 +52,7 @@ STAGE = Stage(
         "pipeline/epub.py",
         "pipeline/gutenberg.py",
         "pipeline/inflate.py",
+        "pipeline/languages.py",
         "pipeline/schemas.py",
         "pipeline/sentence_lines.py",
         "pipeline/tables.py",
@@ -58,6 +62,10 @@ STAGE = Stage(
 
 MAX_BOOK_BYTES = archives.MAX_MEMBER_BYTES
 """Of one book; a file with a sentence a line holds many and may be of any size."""
+WORK_PER_WORKER = 16 << 20
+"""Bytes of books below which one more worker process costs more than it saves."""
+TASK_BYTES = 4 << 20
+"""Of the books that a worker process reads together."""
 HEAD_BYTES = 2 << 20
 """So much of a text tells its layout (`sentence_lines.layout` looks no further)."""
 LINES_BYTES = 8 << 20
@@ -141,7 +149,8 @@ def extract_text(inputs: Mapping[str, Path], config: BooksTextConfig, out: Path)
     table or manifest that can't be read, and a table that lacks a named column.
     """
     reader = _Reader(inputs["files"], config)
-    kept = write_parts(reader.documents(), TEXT_SCHEMA, out)
+    with scratch_folder(out) as scratch:
+        kept = write_parts(reader.documents(scratch), TEXT_SCHEMA, out)
     count = write_dropped(out, reader.read, kept, reader.dropped)
     write_sentence_lines(out, reader.sentence_lines)
     _write_books(reader.books, out)
@@ -230,6 +239,44 @@ class _Document:
     sentence_lines: bool = False
 
 
+_IN_A_FILE = pa.schema(
+    [
+        pa.field("book", pa.int32()),
+        *(pa.field(each.name, pa.bool_() if each.type is bool else pa.string()) for each in fields(_Document)),
+    ]
+)
+"""Documents between a worker and this process; `book` is the place of theirs in the list of the task."""
+
+
+def read_books(task: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_Reader` finds in the files `task["names"]`; their documents are in the file `task["documents"]`.
+
+    A function for `pipeline.workers`.
+    """
+    reader = _Reader(Path(task["folder"]), BooksTextConfig.model_validate(task["config"]))
+    rows = [
+        {"book": len(reader.books) - 1, **asdict(document)}
+        for name in task["names"]
+        for _, document in reader.file(name)
+    ]
+    feather.write_feather(pa.Table.from_pylist(rows, _IN_A_FILE), task["documents"], compression="uncompressed")
+    return {
+        "books": [vars(book) for book in reader.books],
+        "read": reader.read,
+        "dropped": reader.dropped,
+        "gutenberg": reader.gutenberg,
+    }
+
+
+@dataclass
+class _Run:
+    """Files that stand one after the other; `together`: books that one task reads."""
+
+    together: bool
+    names: list[str]
+    bytes: int
+
+
 class _Reader:
     """Iterates the documents and counts on the way."""
 
@@ -246,7 +293,7 @@ class _Reader:
         self.read = 0
         self.sample: list[str] = []
 
-    def documents(self) -> Iterator[dict[str, Any]]:
+    def documents(self, scratch: Path) -> Iterator[dict[str, Any]]:
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         names = [
             name for name in names if name != "manifest.json" and not self._is_manifest(name)
@@ -254,16 +301,73 @@ class _Reader:
         if not names:
             raise DataError(f"{self.folder} holds no files", f"Check `from` of source {self.config.source}.")
         seen: set[str] = set()
-        for name in progress.track(names, total=len(names), unit="files"):
-            for book, document in self._file(name):
-                self.read += 1
-                if not document.text:
-                    self.dropped["empty"] += 1
-                elif document.doc_id in seen:
-                    self.dropped["duplicate_doc_id"] += 1
-                else:
-                    seen.add(document.doc_id)
-                    yield self._kept(book, document)
+        for book, document in self._all(names, scratch):
+            self.read += 1
+            if not document.text:
+                self.dropped["empty"] += 1
+            elif document.doc_id in seen:
+                self.dropped["duplicate_doc_id"] += 1
+                if not book.documents:
+                    book.dropped = "duplicate_doc_id"
+            else:
+                seen.add(document.doc_id)
+                yield self._kept(book, document)
+        for book in self.books:
+            self.left_out += book.left_out
+            if not book.documents and not book.dropped:
+                book.dropped = "empty"
+
+    def _all(self, names: list[str], scratch: Path) -> Iterator[tuple[_Book, _Document]]:
+        """The documents of all files in order: books that are files of their own by workers, the others here."""
+        runs = self._runs(names)
+        tasks = [
+            {
+                "folder": str(self.folder),
+                "config": self.config.model_dump(mode="json", by_alias=True),
+                "names": run.names,
+                "documents": str(scratch / f"{number}.arrow"),
+            }
+            for number, run in enumerate(run for run in runs if run.together)
+        ]
+        size = sum(run.bytes for run in runs if run.together)
+        count = min(settings().beam.workers, 1 + size // WORK_PER_WORKER)
+        results = zip(tasks, workers.ordered("pipeline.books:read_books", tasks, count), strict=True)
+        done = 0
+        for run in runs:
+            if run.together:
+                yield from self._read(*next(results))
+            else:
+                for name in run.names:
+                    yield from self.file(name)
+            done += len(run.names)
+            progress.report(done, len(names), "files")
+
+    def _runs(self, names: list[str]) -> list["_Run"]:
+        runs: list[_Run] = []
+        for name in names:
+            size = (self.folder / name).stat().st_size
+            together = name.lower().endswith((".txt", ".epub")) and size <= MAX_BOOK_BYTES
+            if runs and together and runs[-1].together and runs[-1].bytes + size <= TASK_BYTES:
+                runs[-1].names.append(name)
+                runs[-1].bytes += size
+            else:
+                runs.append(_Run(together, [name], size))
+        return runs
+
+    def _read(self, task: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[tuple[_Book, _Document]]:
+        """What a worker found."""
+        books = [_Book(**{**row, "left_out": Counter(row["left_out"])}) for row in found["books"]]
+        for book in books:
+            if book.title:
+                self.manifest.row(book.path)  # so that two files of one name are noticed, and rows without a file
+        self.books += books
+        self.read += found["read"]
+        self.dropped.update(found["dropped"])
+        self.gutenberg += found["gutenberg"]
+        rows = feather.read_table(task["documents"], memory_map=False).to_pylist()
+        Path(task["documents"]).unlink()
+        for row in rows:
+            yield books[row.pop("book")], _Document(**row)
 
     def _kept(self, book: _Book, document: _Document) -> dict[str, Any]:
         book.documents += 1
@@ -297,7 +401,7 @@ class _Reader:
 
     # ── files and members ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _file(self, name: str) -> Iterator[tuple[_Book, _Document]]:
+    def file(self, name: str) -> Iterator[tuple[_Book, _Document]]:
         path = self.folder / name
         if path.suffix.lower() in TABLES:
             yield from self._rows(name, path)
@@ -351,9 +455,6 @@ class _Reader:
             book.dropped = error.reason
             self.read += 1
             self.dropped[error.reason] += 1
-        self.left_out += book.left_out
-        if not book.documents and not book.dropped:
-            book.dropped = "empty"
 
     def _text(self, book: _Book, content: Iterator[bytes]) -> Iterable[_Document]:
         head = b""
@@ -439,7 +540,8 @@ class _Reader:
         if columns is None:
             raise DataError(
                 f"{path} is a table, and source {self.config.source} does not say which column is the text",
-                f"Add `columns: {{text: …}}` with one of {', '.join(map(repr, table.columns))}.",
+                f"Add `columns: {{text: …}}` with one of {', '.join(map(repr, table.columns))}; a list of the books is named"
+                " as `manifest`.",
             )
         named = columns.model_dump(exclude_none=True)
         table.require(named.values())
@@ -460,8 +562,6 @@ class _Reader:
                 row.get("date", ""),
             )
             yield book, document
-        if not book.documents:
-            book.dropped = "empty"
 
 
 def _lines(book: _Book, content: Iterator[bytes]) -> Iterator[str]:

@@ -12,13 +12,11 @@ from typing import Any, cast
 import pyarrow as pa
 
 from pipeline.errors import DataError
+from pipeline.inflate import MAX_RATIO
 
 CODECS = {".gz": "gzip", ".zst": "zstd"}
 LINE_BYTES = 64 << 20
 """A longer line is no document that anybody wrote, or a file that is not made of lines."""
-MAX_RATIO = 200
-"""Unpacked bytes per packed byte: text comes to 3 … 10, repeated records to 50; gzip can pack zeros 1030 to 1, zstd far
-beyond that."""
 FREE_BYTES = 64 << 20
 """So much may be unpacked whatever the ratio: a small file of one repeated line is harmless."""
 

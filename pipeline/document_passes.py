@@ -129,13 +129,13 @@ class Numbers:
 
 # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_OTHER_SPACES = tuple(
-    map(
-        re.compile,
-        (b"\xc2[\x85\xa0]", b"\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f)", b"\xe1\x9a\x80", b"\xe3\x80\x80"),
-    )
-)
-"""White space beyond ASCII in UTF-8: U+0085, U+00A0; U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F; U+1680; U+3000."""
+_OTHER_SPACES = {
+    b"\xc2": re.compile(b"\xc2[\x85\xa0]"),
+    b"\xe2": re.compile(b"\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f)"),
+    b"\xe1": re.compile(b"\xe1\x9a\x80"),
+    b"\xe3": re.compile(b"\xe3\x80\x80"),
+}
+"""White space beyond ASCII in UTF-8, by its first byte: U+0085, U+00A0; U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F; U+1680; U+3000."""
 _SPACES = re.compile(b"  +")
 _ASCII_SPACE = bytes.maketrans(b"\t\n\v\f\r\x1c\x1d\x1e\x1f", b" " * 9)
 
@@ -150,12 +150,19 @@ def text_digest(text: str) -> bytes:
 
     The first 16 bytes of SHA-256 of the text in NFC, casefolded, its words joined by single spaces.
     """
-    folded = unicodedata.normalize("NFC", text).casefold()
+    return _digest_of(unicodedata.normalize("NFC", text))
+
+
+def _digest_of(text: str) -> bytes:
+    """`text_digest` of a text in NFC."""
+    folded = text.casefold()
     data = folded.encode()
-    if any(space.search(data) for space in _OTHER_SPACES):
+    if any(first in data and space.search(data) for first, space in _OTHER_SPACES.items()):
         return hashlib.sha256(" ".join(folded.split()).encode()).digest()[:16]
-    data = _SPACES.sub(b" ", data.translate(_ASCII_SPACE)).strip(b" ")  # the same, in half the time
-    return hashlib.sha256(data).digest()[:16]
+    data = data.translate(_ASCII_SPACE)  # the same, in half the time
+    if b"  " in data:
+        data = _SPACES.sub(b" ", data)
+    return hashlib.sha256(data.strip(b" ")).digest()[:16]
 
 
 def identity_digest(doc_id: str) -> bytes:
@@ -279,7 +286,7 @@ def _write_numbers(
         reasons[~found.comparable & (reasons == 0)] = NO_WORDS
     numbers.write("reason", place, reasons)
     numbers.write("characters", place, np.array([len(text) for text in texts]))
-    digests = b"".join(map(text_digest, texts))
+    digests = b"".join(map(_digest_of, texts))  # they are plain
     numbers.write("digest", place, np.frombuffer(digests, ">u8").reshape(-1, 2))
     identities = b"".join(identity_digest(row["doc_id"]) for row in rows)
     numbers.write("identity", place, np.frombuffer(identities, ">u8").reshape(-1, 2))

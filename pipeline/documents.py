@@ -51,6 +51,9 @@ STAGE = Stage(
         "pipeline/languages.py",
         "pipeline/ngrams.py",
         "pipeline/decontamination.py",
+        "pipeline/compressed.py",
+        "pipeline/inflate.py",
+        "pipeline/kinds.py",
         "pipeline/tables.py",
         "pipeline/sentences.py",
         "pipeline/abbreviations/*.txt",
@@ -214,6 +217,7 @@ def _second_pass(plan: Plan, count: int, show: Sequence[int]) -> list[dict[str, 
 def _run(
     plan: Plan, count: int, function: str, unit: str, asked: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
+    progress.report(0, plan.rows, unit)
     path = str(plan.scratch / "plan.json")
     tasks = [{"plan": path, "number": task.number, **more} for task, more in zip(plan.tasks, asked, strict=True)]
     results = workers.ordered(function, tasks, count)
@@ -224,6 +228,8 @@ def _run(
 
 def _choose(plan: Plan, numbers: Numbers) -> Choice:
     bands = duplicates.PERMUTATIONS // plan.band_rows if plan.band_rows else 0
+    if bands:
+        progress.report(0, bands, "bands of near-duplicates")
     return choose(
         numbers,
         plan.band_rows,

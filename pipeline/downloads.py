@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -279,7 +280,12 @@ def anywhere(asked: str, at: str) -> None:
 
 
 def _inside(host: str) -> bool:
+    host = host.rstrip(".")
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
+        pass
+    try:
+        return not ipaddress.ip_address(socket.inet_aton(host)).is_global  # 127.1 and 0x7f000001 are addresses too
+    except OSError:
         return host == "localhost" or host.endswith(".localhost")

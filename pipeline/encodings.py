@@ -4,8 +4,10 @@
     repair(text)        the same text with "cafÃ©" as "café"; sound text comes back as it is
 
 The order: a byte order mark; UTF-16 without one, by where its zero bytes stand; UTF-8, also with a few stray bytes of
-CP1252 in it; for what is left, charset-normalizer judges the lines that are not ASCII. CP1252 is taken where that makes
-no difference, and where there is too little to judge by.
+CP1252 in it; for what is left, charset-normalizer judges the lines that are not ASCII. Between the encodings of the Latin
+script it guesses (French in CP1252 is good Lithuanian letters, too): there the language decides, which is known from the
+ASCII letters alone. CP1252 is taken where that makes no difference, and where there is too little to judge by; the encodings of DOS and the old
+Macintosh only where more of the text then looks like text.
 """
 
 import codecs
@@ -14,6 +16,8 @@ from dataclasses import dataclass
 
 from ftfy import TextFixerConfig, fix_encoding
 from ftfy.badness import is_bad
+
+from pipeline.languages import detect
 
 _MARKS = (  # UTF-32 first: its mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -27,12 +31,25 @@ _LEGACY = (
     *("shift_jis", "euc_jp", "gb18030", "big5", "euc_kr"),
 )
 """Encodings in which books are found; a guess among all that exist is wrong more often."""
+_LATIN = {
+    "cp1250": frozenset("cs sk pl hu sl hr bs ro sq".split()),  # noqa: SIM905
+    "cp1254": frozenset(("tr", "az")),
+    "cp1257": frozenset(("lt", "lv", "et")),
+}
+"""Encodings of the Latin script but CP1252, and whose they are."""
+_SMALL = "àáâãäåæçèéêëìíîïñòóôõöøœùúûüýÿß"
+_PLAUSIBLE = re.compile(
+    rf"[{_SMALL}’–—…°§£¡¿ªº½¼¾·©®™×±]|(?<![a-z{_SMALL}])[{_SMALL.upper()}]"
+    r"|(?<![A-Za-z])[«»„“”‘†‡•]|[«»„“”‘†‡•](?![A-Za-z])"
+)
+"""Characters of western European text: capitals not behind a small letter, quotation marks not between letters."""
 SAMPLE_BYTES = 64 << 10
 LEAST_TO_JUDGE = 20
 """Bytes above 127; fewer tell nothing, and CP1252 is what such files are."""
 MAX_CONTROL_SHARE = 0.01
 """Of control characters in text; a binary file has more."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_CONTROLS_OF_ISO = re.compile(rb"[\x80-\x9f]")
 _STRAY = re.compile(r"[\udc80-\udcff]")
 _ONLY_ENCODING = TextFixerConfig(
     unescape_html=False,
@@ -62,7 +79,9 @@ def decode(data: bytes) -> Decoded:
     text, encoding = _decoded(data)
     if text is None:
         return Decoded(None, "")
-    text = text.removeprefix("\ufeff").rstrip("\x1a").replace("\r\n", "\n").replace("\r", "\n")  # 1A: end of a DOS file
+    text = (
+        text.removeprefix("\ufeff").replace("\x1a", "").replace("\r\n", "\n").replace("\r", "\n")
+    )  # 1A: end of a DOS file
     if "\0" in text or len(_CONTROL.findall(text)) > MAX_CONTROL_SHARE * len(text):
         return Decoded(None, "")
     repaired = repair(text)
@@ -108,9 +127,24 @@ def _legacy(data: bytes) -> tuple[str, str]:
     from charset_normalizer import from_bytes
 
     best = from_bytes(sample, cp_isolation=list(_LEGACY), enable_fallback=False).best()
-    if best is None or sample.decode(best.encoding, "replace") == _cp1252(sample):
+    encoding = best.encoding if best else ""
+    if encoding in ("", "cp1252", "iso8859_2", *_LATIN):
+        encoding = _of_latin_script(sample)
+    if encoding == "cp1252" or sample.decode(encoding, "replace") == _cp1252(sample):
         return plain
-    return data.decode(best.encoding, "replace"), best.encoding
+    return data.decode(encoding, "replace"), encoding
+
+
+def _of_latin_script(sample: bytes) -> str:
+    """The encoding of a text in Latin letters, by its language."""
+    language = detect(_cp1252(sample)).language
+    for encoding, languages in _LATIN.items():
+        if language in languages:
+            # š, ž, ś stand where ISO 8859-2 has nothing but control characters.
+            other = encoding == "cp1250" and not _CONTROLS_OF_ISO.search(sample)
+            return "iso8859_2" if other else encoding
+    read = {encoding: sample.decode(encoding, "replace") for encoding in ("cp850", "mac_roman")}
+    return max(("cp1252", *read), key=lambda name: len(_PLAUSIBLE.findall(read.get(name) or _cp1252(sample))))
 
 
 def _lines_not_ascii(data: bytes) -> list[bytes]:

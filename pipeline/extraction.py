@@ -29,7 +29,7 @@ from pipeline.wikitext import Site
 STAGE = Stage(
     name="wikipedia_text",
     function="pipeline.extraction:extract_text",
-    version="4",
+    version="5",
     sources=(
         "pipeline/extraction.py",
         "pipeline/extraction_beam.py",

@@ -17,7 +17,8 @@ SUFFIXES = (".gz", ".bz2", ".xz")
 PIECE_BYTES = 1 << 20
 READ_BYTES = 1 << 16
 MAX_RATIO = 200
-"""Bytes made of one byte given. English text compresses 3 to 6 times, the same page over and over some 100 times."""
+"""Bytes made of one byte given: text comes to 3 … 10, repeated records to 50, the same page over and over to some 100;
+gzip can pack zeros 1030 to 1, the others far beyond that. Of .zst too (pipeline/compressed.py)."""
 FREE_BYTES = 4 << 20
 """So much may be made whatever the ratio: short repetitive files are no bombs."""
 XZ_MEMORY_BYTES = 128 << 20

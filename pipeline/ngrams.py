@@ -121,8 +121,9 @@ def _numbered(texts: Sequence[str], alone: bool) -> tuple[npt.NDArray[np.int64],
     # With prefix sums S(k) = Σ point(j) · F^j, j < k, a word is (S(end) − S(start)) / F^start, wherever it stands.
     powers, inverse = _powers(1 << max(len(points), PIECE_CHARACTERS).bit_length())
     sums = np.zeros(len(points) + 1, np.uint64)
-    np.cumsum(points * powers[: len(points)], out=sums[1:])
-    numbers = scrambled((sums[ends] - sums[starts]) * inverse[starts])
+    np.multiply(points.astype(np.uint64), powers[: len(points)], out=sums[1:])
+    np.cumsum(sums[1:], out=sums[1:])
+    numbers = scrambled((sums.take(ends) - sums.take(starts)) * inverse.take(starts))
     after = np.cumsum([len(text) + 1 for text in lowered])
     return np.repeat(np.arange(len(texts)), np.diff(np.searchsorted(starts, after), prepend=0)), numbers
 
@@ -133,7 +134,7 @@ def _kinds(text: str, alone: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.uin
         data = text.encode("ascii")
         return np.frombuffer(data, np.uint8), np.frombuffer(data.translate(_ascii_table()), np.uint8)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    kinds = _table()[points]
+    kinds = _table().take(points)  # in a third of the time that [points] takes
     return points, kinds if alone else np.minimum(kinds, _LETTER)
 
 

@@ -19,7 +19,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="own_text",
     function="pipeline.own_text:extract_text",
-    version="1",
+    version="2",
     sources=(
         "pipeline/own_text.py",
         "pipeline/archives.py",
@@ -27,6 +27,7 @@ STAGE = Stage(
         "pipeline/book_layout.py",
         "pipeline/compressed.py",
         "pipeline/encodings.py",
+        "pipeline/languages.py",
         "pipeline/inflate.py",
         "pipeline/jsonl.py",
         "pipeline/kinds.py",
@@ -119,6 +120,7 @@ class _Reader:
         names = self._names()
         sizes = {name: (self.folder / name).stat().st_size for name in names}
         total, before = sum(sizes.values()), 0
+        progress.report(0, total, "bytes")
         for name in names:
 
             def report(done: int, before: int = before) -> None:

@@ -58,6 +58,8 @@ def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 def _check(path: Path, types: dict[str, pa.DataType | None], text: str, schema: pa.Schema) -> None:
     for name, type_ in types.items():
+        if type_ is None and (twice := schema.names.count(name)) > 1:
+            raise DataError(f"{path} has {twice} columns named {name!r}", "Give every column a name of its own.")
         if type_ is None:
             raise DataError(
                 f"{path} has no column {name!r}; it has {', '.join(_names(schema))}",

@@ -40,8 +40,9 @@ class Section:
 
 
 _TOKENISED = re.compile(r" (?:[,;:.?!]|n't|'(?:s|re|ll|ve|m|d))(?= |$)|``|''", re.M)
-_LETTER = re.compile(r"[^\W\d_]")
-_CAPITAL_OR_OTHER = re.compile(r"[^\Wa-z\d_]")
+_CAPITAL = re.compile(r"[A-Z]")
+_OF_TOKENS = (*(f" {mark}" for mark in ",;:.?!'"), " n't", "``", "''")
+"""What each match of `_TOKENISED` holds one of."""
 _ATTACHED = re.compile(r"\w(?:[,;:.?!](?=[ \n])|n't\b|'(?:s|re|ll|ve|m|d)\b)")
 _SENTENCE_END = re.compile(r"[.!?:;…,—-][\"'`”’») \]_]*$|[\"'`”’»)]$")
 _INNER_END = re.compile(r"[a-z]{2}[.!?] (?:[\"'`“‘] ?)*[A-Z]|[a-z]{2} [.!?] (?![\"'`”’)])\w")
@@ -56,21 +57,28 @@ def layout(text: str) -> Layout:
     lines = [line.strip() for line in text[:100_000].split("\n")[:1000]]
     filled = [line for line in lines if line]
     sample = "\n".join(filled)
-    spaced, attached = len(_TOKENISED.findall(sample)), len(_ATTACHED.findall(sample))
-    letters = len(_LETTER.findall(sample))
-    capitals = sum(map(str.isupper, _CAPITAL_OR_OTHER.findall(sample)))
-    pretokenised = spaced >= 10 and spaced > 5 * attached
-    lowercased = letters >= 200 and capitals * 500 < letters
-    return Layout(_is_sentence_per_line(lines, filled), pretokenised, lowercased)
+    # Of most texts the strings alone tell that they are not split into tokens.
+    likely = sum(map(sample.count, _OF_TOKENS)) >= 10
+    spaced = len(_TOKENISED.findall(sample)) if likely else 0
+    pretokenised = spaced >= 10 and spaced > 5 * len(_ATTACHED.findall(sample))
+    return Layout(_is_sentence_per_line(lines, filled), pretokenised, _is_lowercased(sample))
+
+
+def _is_lowercased(sample: str) -> bool:
+    if 500 * len(_CAPITAL.findall(sample)) >= len(sample):
+        return False  # without looking at every letter
+    letters = sum(map(str.isalpha, sample))
+    return letters >= 200 and 500 * sum(map(str.isupper, sample)) < letters
 
 
 def _is_sentence_per_line(lines: list[str], filled: list[str]) -> bool:
     if len(filled) < 30 or len(filled) < 0.97 * len(lines):
         return False
-    ended = sum(bool(_SENTENCE_END.search(line)) for line in filled)
-    several = sum(bool(_INNER_END.search(line)) for line in filled)
     words = sum(line.count(" ") + 1 for line in filled)
-    return ended > 0.85 * len(filled) and several < 0.25 * len(filled) and 3 * len(filled) < words < 60 * len(filled)
+    if not 3 * len(filled) < words < 60 * len(filled):
+        return False
+    ended = sum(bool(_SENTENCE_END.search(line)) for line in filled)
+    return ended > 0.85 * len(filled) and sum(bool(_INNER_END.search(line)) for line in filled) < 0.25 * len(filled)
 
 
 _ROMAN = r"(?:(?=[clxvi])c{0,3}(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4}))"

@@ -9,7 +9,7 @@ tells who spoke ("Stop!" I cried). benchmarks/sentences.py counts the errors wit
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -129,6 +129,8 @@ class _Rules:
     """what of them stands behind their last space"""
     before_numbers: frozenset[str]
     """abbreviations only where a number follows"""
+    known: frozenset[str]
+    """both of these"""
     full_stop: re.Pattern[str] | None
     """full stops after words that the library takes for abbreviations"""
     ordinals_after: frozenset[str] | None
@@ -149,19 +151,30 @@ def _rules(language: str, added: frozenset[str]) -> _Rules:
     starts = [word for entry in entries if entry.startswith("^ ") for word in entry.split()[1:]]
     whole = [*added, *(entry for entry in entries if entry[0] not in "!^1" and not entry.endswith(" 1"))]
     folded = [" ".join(entry.split()).casefold().removesuffix(".") for entry in whole if entry.strip()]
-    words = [rf"(?<= {re.escape(entry[1:])})" for entry in entries if entry[0] == "!"]
+    words = _behind_words([entry[1:] for entry in entries if entry[0] == "!"])
     words.extend(_ENGLISH_WORDS if code == "en" else ())
     if starts:
         words.append(rf"(?<=[IVXLC]\.)(?=\s+(?:{'|'.join(map(re.escape, starts))})\s)")
+    last_parts = frozenset(entry.split(" ")[-1] for entry in folded)
+    numbered = frozenset(entry[:-2].casefold().removesuffix(".") for entry in entries if entry.endswith(" 1"))
     return _Rules(
         frozenset(entry.replace(" ", "") for entry in folded),
-        frozenset(entry.split(" ")[-1] for entry in folded),
-        frozenset(entry[:-2].casefold().removesuffix(".") for entry in entries if entry.endswith(" 1")),
+        last_parts,
+        numbered,
+        last_parts | numbered,
         re.compile(rf"\.(?:{'|'.join(words)})") if words else None,
         frozenset(before) if before else None,
         frozenset(starts),
         code == "en",
     )
+
+
+def _behind_words(words: Iterable[str]) -> list[str]:
+    """Patterns of the place behind a space and one of the words, by length: the fewer alternatives, the faster."""
+    by_length: dict[int, list[str]] = {}
+    for word in words:
+        by_length.setdefault(len(word), []).append(rf"(?<={re.escape(word)})")
+    return [rf"(?<= .{{{length}}})(?:{'|'.join(found)})" for length, found in by_length.items()]
 
 
 def _without_blank(text: str, boundaries: Iterable[int]) -> list[int]:
@@ -170,7 +183,7 @@ def _without_blank(text: str, boundaries: Iterable[int]) -> list[int]:
     for end in boundaries:
         if end == start:
             continue
-        if not text[start:end].isspace():
+        if not text[start].isspace() or not text[start:end].isspace():
             ends.append(end)
         elif ends:
             ends[-1] = end
@@ -178,13 +191,14 @@ def _without_blank(text: str, boundaries: Iterable[int]) -> list[int]:
     return ends or ([len(text)] if text else [])
 
 
-def _boundaries(text: str, rules: _Rules, segment: Callable[[str], Iterable[str]]) -> Iterator[int]:
+def _boundaries(text: str, rules: _Rules, segment: Callable[[str], Iterable[str]]) -> list[int]:
     masked = _mask(text, rules)
+    found: list[int] = []
     start = 0
     for match in _BLANK_LINES.finditer(text):
-        yield from _paragraph(text, masked, start, match.end(), rules, segment)
+        found += _paragraph(text, masked, start, match.end(), rules, segment)
         start = match.end()
-    yield from _paragraph(text, masked, start, len(text), rules, segment)
+    return found + _paragraph(text, masked, start, len(text), rules, segment)
 
 
 def _mask(text: str, rules: _Rules) -> str:
@@ -298,9 +312,12 @@ def _goes_on(text: str, start: int, mark: int, end: int, stop: int, rules: _Rule
 
 
 def _abbreviated(text: str, start: int, mark: int, end: int, rules: _Rules) -> bool:
-    from_ = max(start, mark - _LONGEST_WORD)
-    word = text[max(from_, text.rfind(" ", from_, mark - 1) + 1) : mark - 1]
-    if word.isalpha() and (last := word.casefold()) not in rules.last_parts and last not in rules.before_numbers:
+    from_ = mark - _LONGEST_WORD
+    if from_ < start:
+        from_ = start
+    space = text.rfind(" ", from_, mark - 1)
+    word = text[from_ if space < 0 else space + 1 : mark - 1]
+    if word.isalpha() and word.casefold() not in rules.known:
         return False
     window = text[from_ : mark - 1]
     words = window.split()

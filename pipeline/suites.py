@@ -130,15 +130,16 @@ _TEXT = (
     ),
     _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
 )
+_LICENCE_DEMANDED = _none(
+    "licence_demanded",
+    "Every document names its licence, where the recipe demands it (licence_required).",
+    "no_licence_demanded",
+    "critical",
+    "no_licence_names",
+)
 _TEXT_VERSION = "2"  # 2: text that can't be seen is empty
 _BOOKS = (
-    _none(
-        "licences_complete",
-        "Every document names its licence, where the recipe demands it (licence_required).",
-        "missing_licences",
-        "critical",
-        "missing_names",
-    ),
+    _LICENCE_DEMANDED,
     _none("archives_whole", "Every archive was read to its end.", "broken_archives", "critical", "broken_names"),
     _none(
         "gutenberg_licence_gone",
@@ -185,11 +186,7 @@ _BOOKS = (
     ),
 )
 _OWN = (
-    _none(
-        "licences_complete",
-        "Every document names its licence, where the recipe demands it (licence_required).",
-        "missing_licences",
-    ),
+    _LICENCE_DEMANDED,
     _at_most(
         "most_rows_used",
         "At most half of the rows or files were dropped; dropped.json and `first_dropped` say why.",
@@ -318,11 +315,7 @@ SUITES: Mapping[str, Suite] = {
                 "held_out_share",
             ),
             _none("licence_recorded", "Every document names its licence.", "no_licence", "warning"),
-            _none(
-                "licence_demanded",
-                "Where the recipe demands it, no document is without a licence.",
-                "no_licence_demanded",
-            ),
+            _LICENCE_DEMANDED,
             _none(
                 "drops_listed", "dropped.parquet lists as many documents of each reason as were counted.", "unlisted"
             ),

@@ -1,12 +1,17 @@
 """Tables of text rows: .csv and .tsv with one header line, .tab (Orange) with three: names, types, flags.
 
+Values of a .csv stand between commas, or, as spreadsheets write it where the comma is decimal, between semicolons: if the
+line of names has semicolons and no comma.
+
 Each may be compressed (.csv.gz, .tsv.zst, …).
 """
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from pipeline.compressed import Stream, lines
@@ -15,6 +20,7 @@ from pipeline.kinds import plain_name
 
 SUFFIXES = (".tab", ".tsv", ".csv")
 
+_QUOTED = re.compile(r'"[^"]*"')
 _DELIMITERS = {".tab": "\t", ".tsv": "\t", ".csv": ","}
 _ORANGE_TYPES = {"", "c", "continuous", "d", "discrete", "s", "string", "text", "t", "time"}
 _FIELD_CHARACTERS = 64 << 20  # the csv module's own limit, 128 Ki, is less than a book
@@ -65,7 +71,7 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Open a table by its suffix: .tab and .tsv are separated by tabs, .csv by commas; all are UTF-8 and csv-quoted.
+    """Open a table by its suffix: .tab and .tsv are separated by tabs, .csv by commas or semicolons; all are UTF-8 and csv-quoted.
 
     DataError for another suffix, a missing file, or a header that is missing, names a column twice, or (.tab) lacks its
     lines of types and flags.
@@ -96,6 +102,11 @@ def _suffix(path: Path) -> str:
     return Path(plain_name(path.name)).suffix
 
 
+def _delimiter(path: Path, first: str) -> str:
+    names = _QUOTED.sub("", first)
+    return ";" if _suffix(path) == ".csv" and ";" in names and "," not in names else _DELIMITERS[_suffix(path)]
+
+
 def _header_lines(path: Path) -> int:
     return 3 if _suffix(path) == ".tab" else 1
 
@@ -110,7 +121,9 @@ def _records(path: Path, report: Callable[[int], None] = lambda _: None) -> Iter
     line = 1
     try:
         with Stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(_lines(path, file), delimiter=_DELIMITERS[_suffix(path)], strict=True)
+            found = _lines(path, file)
+            first = next(found, "")
+            reader = csv.reader(chain([first] if first else [], found), delimiter=_delimiter(path, first), strict=True)
             for number, values in enumerate(reader):
                 if values or line <= kept:
                     yield line, values

@@ -219,7 +219,9 @@ class XmlReader:
         try:
             self._parser.Parse(chunk, final)
         except expat.ExpatError as error:
-            where = f"byte {self._parser.ErrorByteIndex:,} of the XML"
+            where = f"byte {max(0, self._parser.ErrorByteIndex):,} of the XML"
+            if final and not self.fed:
+                raise BrokenDump("cut off: there is nothing in it") from error
             if final:
                 raise BrokenDump(f"cut off: the XML ends at {where} without </mediawiki>") from error
             raise BrokenDump(f"no valid XML at {where}: {expat.ErrorString(error.code)}") from error
@@ -318,10 +320,13 @@ class XmlReader:
         title = said.get("title", "")
         text = said.get("text", "")
         namespace, page_id = said.get("namespace"), said.get("page_id", "")
-        if not page_id.strip().isdecimal() or not (namespace or "0").strip().lstrip("-").isdecimal():
-            raise self._broken(f"page {title!r} has id {page_id!r} and namespace {namespace!r}, which are no numbers")
+        if not _ID.fullmatch(page_id) or not _ID.fullmatch(namespace or "0"):
+            raise self._broken(
+                f"page {title!r} has id {page_id[:40]!r} and namespace {(namespace or '')[:40]!r}, which are no numbers"
+            )
         revision_id = said.get("revision_id", "").strip()
-        if max(int(page_id), int(revision_id) if revision_id.isdecimal() else 0) >= 2**63:
+        revision_id = revision_id if _ID.fullmatch(revision_id) else ""
+        if max(int(page_id), int(revision_id or 0)) >= 2**63:
             raise self._broken(
                 f"page {title!r} has id {page_id[:40]!r} and revision {revision_id[:40]!r}, beyond all bounds"
             )
@@ -329,7 +334,7 @@ class XmlReader:
             title=title,
             namespace=int(namespace) if namespace else self._prefixes.get(title.partition(":")[0].lower(), 0),
             page_id=int(page_id),
-            revision_id=int(revision_id) if revision_id.isdecimal() else None,
+            revision_id=int(revision_id) if revision_id else None,
             redirect=said["redirect"] if "redirect" in said else redirect_target(text),
             model=said.get("model") or "wikitext",
             text=text,
@@ -338,6 +343,7 @@ class XmlReader:
         )
 
 
+_ID = re.compile(r"\s*-?[0-9]{1,40}\s*")
 _KEYS = {
     ("siteinfo", "dbname"): "dbname",
     ("siteinfo", "base"): "base",

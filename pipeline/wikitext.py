@@ -115,7 +115,7 @@ def prose(text: str, names: _Names, rules: Rules) -> str:
     if _is_marked(text, names):
         return ""
     text = _cut_blocks(_cut_nested(_cut_tags(_plain(text)), names, rules))
-    return "\n\n".join(filter(None, map(_inline, _paragraphs(text))))
+    return "\n\n".join(filter(None, map(_inline, _paragraphs(text, names.language))))
 
 
 def _plain(text: str) -> str:
@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
     return text.translate(_CONTROLS | _STAND_INS) if _FORBIDDEN.search(text) else text
 
 
-_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[([^\[\]|#{{}}\n]*)", re.I)
+_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*+:?\s*+\[\[([^\[\]|#{{}}\n]*)", re.I)
 
 
 def redirect_target(wikitext: str) -> str | None:
@@ -385,7 +385,8 @@ _MEDIA_SUFFIX = re.compile(
     r"\s*$",
     re.I,
 )
-_PIPE_TRICK = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)\s*$")
+_WEB = ("http", "https", "ftp")
+_PIPE_TRICK = re.compile(r"(?:\([^()]*\)|（[^（）]*）)$")
 
 
 def _link(content: str, names: _Names) -> str:
@@ -401,6 +402,8 @@ def _link(content: str, names: _Names) -> str:
     if colon:
         prefix = prefix.replace("_", " ").strip()
         lower = prefix.lower()
+        if rest.startswith("//") and lower in _WEB:  # [[http://example.org label]], [[http://example.org|label]]
+            return label if label.strip() else target.partition(" ")[2].strip() or HOLE
         if not shown:
             if lower in names.file or lower in names.category or prefix in words.LANGUAGES:
                 return HOLE
@@ -417,12 +420,12 @@ def _link(content: str, names: _Names) -> str:
     if label.strip():
         return label
     if bar:
-        return _PIPE_TRICK.sub("", target.rpartition(":")[2] if colon else target) or HOLE
+        return _PIPE_TRICK.sub("", (target.rpartition(":")[2] if colon else target).rstrip()).rstrip() or HOLE
     return target.lstrip("#").replace("_", " ") or HOLE
 
 
 _VARIANT = re.compile(r"-\{([^{}]*)\}-")
-_RULE = re.compile(r"\s*(?:[^:;=>]*=>)?\s*([A-Za-z]{2,3}(?:-[A-Za-z]+)*)\s*:(.*)", re.S)
+_RULE = re.compile(r"\s*+(?:[^:;=>]*+=>)?\s*+([A-Za-z]{2,3}(?:-[A-Za-z]+)*)\s*:(.*)", re.S)
 
 
 def _choose_variants(text: str) -> str:
@@ -530,7 +533,7 @@ _BREAK_TAG = re.compile(rf"</?(?:{'|'.join(_BREAK_NAMES)})\b[^<>]*>", _TAGS_CASE
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _paragraphs(text: str, language: str) -> Iterator[str]:
     """The prose paragraphs, with their inline markup."""
     gathered: list[str] = []
     tables = 0
@@ -556,7 +559,7 @@ def _paragraphs(text: str) -> Iterator[str]:
             if not tables:
                 if level <= dropped_level:
                     dropped_level = 0
-                if not dropped_level and title in words.APPENDIX:
+                if not dropped_level and words.is_appendix(title, level, language):
                     dropped_level = level
         elif (mark == "{" and bare.startswith("{|")) or (mark in ":*#;" and bare.lstrip(":*#; ").startswith("{|")):
             tables += 1
@@ -654,7 +657,7 @@ def _apostrophes(line: str) -> str:
 _PROTOCOL = r"(?:https?:|ftps?:|irc:|ircs:|news:|mailto:|tel:|sip:|git:|svn:|gopher:|bitcoin:|magnet:|urn:|geo:)?"
 _EXTERNAL = re.compile(
     r"\[(?:(?:https?|ftps?|ircs?|git|svn|gopher|telnet|nntp|worldwind)://|//|mailto:|news:|tel:|urn:|geo:)"
-    r"[^\s\[\]<>\x01]*\x01?[ \t\xa0]*([^\[\]\n]*(?:\[[^\[\]\n]*\][^\[\]\n]*)*)\]",
+    r"[^\s\[\]<>\x01]*+\x01?[ \t\xa0]*+([^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)*+)\]",  # no way back: it would take n² steps
     re.I,
 )
 _TAGS = (
@@ -667,7 +670,7 @@ _TAG = re.compile(rf"</?(?:{_TAGS})(?![\w-])[^<>]*>|</?[a-zA-Z][\w-]{{0,30}}\s*/
 _LINE_TAG = re.compile(r"<(?:br|hr)\b[^<>]*>|</?br\s*>", _TAGS_CASE)
 _ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,7})|([a-zA-Z][a-zA-Z0-9]{1,31}));")
 _SWITCH = re.compile(r"__(?=[^\Wa-z_])[^\Wa-z]{3,40}?__")
-_BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u202f\t]")
+_BLANK = re.compile("[\xa0\u2002\u2003\u2007\u2009\u200a\u2028\u2029\u202f\t]")
 _HIDDEN = re.compile("[\ufdd0-\ufdef]")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _RARE = re.compile(f"[{_BLANK.pattern[1:-1]}{_HIDDEN.pattern[1:-1]}{_INVISIBLE.pattern[1:-1]}]")
@@ -796,7 +799,7 @@ def _push(done: list[str], before: str, after: str, spaced: bool) -> str:
     if last in _OPENING or not first:
         glue = "" if first or last in _OPENING else " " if spaced else ""
     elif first in _STOPS and not (first == "." and after[1:2].isdigit()) and after[:2] != "..":
-        if (first in ",.;:、，；：。" and last in _CLAUSE) or first == last == ".":
+        if (first in ",.;:、，；：。" and last in _CLAUSE) or (first == last and first in ".。"):
             before = before[:-1]
         glue = ""
     elif first in _CLOSING:

@@ -256,7 +256,7 @@ _FRENCH_MONTHS = (
 
 
 def _month(month: str, names: list[str] = _MONTHS) -> str:
-    return names[int(month) - 1] if month.isdecimal() and 1 <= int(month) <= 12 else month
+    return names[int(month) - 1] if len(month) < 3 and month.isdecimal() and 1 <= int(month) <= 12 else month
 
 
 def _as_of(a: Arguments) -> str:
@@ -326,7 +326,7 @@ def _iso_date(a: Arguments, names: list[str], dot: str) -> str:
     parts = re.fullmatch(r"(\d{4})-(\d{1,2})-(\d{1,2})", a[1])
     if parts:
         return f"{int(parts[3])}{dot} {_month(str(int(parts[2])), names)} {parts[1]}"
-    if a[1].isdecimal() and a[2].isdecimal() and a[3].isdecimal():
+    if all(a[n].isdecimal() and len(a[n]) < 5 for n in (1, 2, 3)):
         day, year = (a[1], a[3]) if len(a[3]) > 2 else (a[3], a[1])
         return f"{int(day)}{dot} {_month(str(int(a[2])), names)} {year}"
     return " ".join(a.filled)

@@ -158,6 +158,25 @@ APPENDIX = frozenset(
 )
 """Titles of sections that hold references, links and the like; they are dropped with all their subsections."""
 
+CHAPTERS = frozenset(
+    """
+literatur literatura literatuur litteratur литература література літаратура литературе literatūra literatúra
+kirjallisuus irodalom kirjandus
+""".split()  # noqa: SIM905
+)
+"""Those that are a chapter on literature where they stand below another heading (Kultur → Literatur)."""
+
+LITERATURE = {
+    language: frozenset({"literatura"}) for language in ("es", "pt", "ca", "gl", "eu", "ro", "ast", "an", "oc")
+}
+"""Those that only other languages use for lists of books, by language of the wiki."""
+
+
+def is_appendix(title: str, level: int, language: str = "") -> bool:
+    """Whether a heading, in lower case, opens a section without prose."""
+    return title in APPENDIX and not (level > 2 and title in CHAPTERS) and title not in LITERATURE.get(language, ())
+
+
 _DISAMBIGUATION = {
     "en": """disambig|disamb|disambiguation|hndis|geodis|disambiguation page|disambiguation cleanup|disambig cleanup
 human name disambiguation|airport disambiguation|school disambiguation|hospital disambiguation|place name disambiguation

@@ -167,7 +167,7 @@ def prose(str text, names, rules):
         first.length = 0
         first.put_text(text)
     second.length = 0
-    text = scratch.lines.all_of(first, second)
+    text = scratch.lines.all_of(first, second, names.language)
     if first.room <= LARGE:
         _spare.append(scratch)
     return text
@@ -610,14 +610,16 @@ cdef class Lines:
     cdef int dropped_level
     cdef bint began
     cdef Character last
+    cdef str language
 
     def __cinit__(self):
         self.gathered, self.clean, self.closed, self.starts = Buffer(4096), Buffer(4096), Buffer(4096), Buffer(64)
 
-    cdef str all_of(self, Buffer text, Buffer result):
+    cdef str all_of(self, Buffer text, Buffer result, str language):
         """The paragraphs of `text`, joined; `result` is scratch."""
         cdef Py_ssize_t start = 0, end
         self.result = result
+        self.language = language
         self.tables = self.dropped_level = 0
         self.began = False
         self.last = 0
@@ -649,7 +651,7 @@ cdef class Lines:
             if not self.tables:
                 if level <= self.dropped_level:
                     self.dropped_level = 0
-                if not self.dropped_level and title in python.words.APPENDIX:
+                if not self.dropped_level and python.words.is_appendix(title, level, self.language):
                     self.dropped_level = level
             return self.finish()
         i = first
@@ -903,7 +905,7 @@ cdef class Lines:
                 elif is_stop(first) and not (
                     first == 46 and j + 1 < end and (s[j + 1] == 46 or Py_UNICODE_ISDIGIT(s[j + 1]))
                 ):
-                    if (is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002)) or first == last == 46:
+                    if (is_clause(last) and (is_clause(first) or first == 46 or first == 0x3002)) or (first == last and (first == 46 or first == 0x3002)):
                         out.length -= 1
                     spaced = False
                 elif is_closing(first) or (is_cjk(last) and is_cjk(first)):
@@ -976,7 +978,8 @@ cdef str tag_shown(str tag):
 
 cdef inline int put_plain(Buffer out, Character c) except -1:
     """Put a character as every paragraph ends up with it."""
-    if c == 0xA0 or c == 9 or c == 0x2002 or c == 0x2003 or c == 0x2007 or c == 0x2009 or c == 0x200A or c == 0x202F:
+    if (c == 0xA0 or c == 9 or c == 0x2002 or c == 0x2003 or c == 0x2007 or c == 0x2009 or c == 0x200A or c == 0x2028
+        or c == 0x2029 or c == 0x202F):
         return out.put(32)
     if c == 0xAD or c == 0x200B or c == 0x200E or c == 0x200F or c == 0x2060 or c == 0xFEFF:
         return 0

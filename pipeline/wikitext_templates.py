@@ -207,7 +207,7 @@ def _plain(language: str) -> Rules:
 
 # ── the templates of a dump ──────────────────────────────────────────────────────────────────────────────────────────
 
-_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*:?\s*\[\[\s*:?([^\[\]|#{{}}\n]+)", re.I)
+_REDIRECT = re.compile(rf"\s*#\s*(?:{words.REDIRECT})\s*+:?\s*+\[\[\s*:?([^\[\]|#{{}}\n]+)", re.I)
 
 
 def read_templates(

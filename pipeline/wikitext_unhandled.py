@@ -141,7 +141,7 @@ class _Lines:
                 level = len(heading[1])
                 if level <= self.dropped_level:
                     self.dropped_level = 0
-                if not self.dropped_level and heading[2].strip(" '=").lower() in words.APPENDIX:
+                if not self.dropped_level and words.is_appendix(heading[2].strip(" '=").lower(), level):
                     self.dropped_level = level
         elif not self.dropped_level and self.has_words:
             return line[:1] not in tuple("*#:;|!")

@@ -196,6 +196,7 @@ _POEM = re.compile(r"(?:^|[ _:-])(?:poem|poetry|verse|lines?-?block)(?:$|[ _-])"
 _CODE_CLASS = re.compile(r"code|highlight|literal|listing|screen|source|console|example", re.I)
 _CODE = re.compile(r"[{}<>=$#|\\_@~^/]|::|\w\(|\d\.\d")
 _NOTE_MARK = re.compile(r"[\[({]?(?:\d{1,4}|[*†‡§¶‖]{1,4}|[a-zA-Z])[\])}]?")
+_THREE_LETTERS = re.compile(r"[^\W\d_]{3}")
 _NOTE_TARGET = re.compile(r"fn|foot|note|nref|back|^ref|ftn", re.I)
 _DROP_CAP = re.compile(r"drop|initial|versal|(?:^|[ _-])cap(?:$|[ _-]|ital)")
 
@@ -213,7 +214,7 @@ def _left_out(element: Any, tag: str) -> str | None:
     if not element.attrib:
         return "notes" if tag == "sup" and _is_note_mark(element, tag) else None
     for word in _types(element):
-        if word in _TYPE_REASONS:
+        if word in _TYPE_REASONS and not (word in ("annoref", "noteref") and _is_word(element)):
             return _TYPE_REASONS[word]
     for word in (element.get("class") or "").lower().split():
         if word in _CLASS_REASONS and (
@@ -252,6 +253,15 @@ def _is_verse(pre: Any) -> bool:
         and sum(line.lstrip("\"'“‘«(—")[:1].isupper() for line in lines) >= 0.7 * len(lines)
         and sum(len(line.split()) for line in lines) >= 3 * len(lines)
     )
+
+
+def _is_word(element: Any) -> bool:
+    """Whether a link to a note is a word of the text and no mark: "The <a>Emperor's</a> New Clothes"."""
+    text = _small(element, LONGEST_HEADING, SMALL_NODES)
+    if text is None:
+        return True
+    said = _THREE_LETTERS.search(text) is not None and not any(map(str.isdigit, text))
+    return said and "note" not in text.lower()
 
 
 def _is_note_mark(element: Any, tag: str) -> bool:

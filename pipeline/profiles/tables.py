@@ -136,6 +136,8 @@ def _repeated(column: str) -> pl.Expr:
 BLANK = ~pl.col("text").str.contains(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u{2800}]")
 """Nothing that can be seen: white space, characters of no width as U+200B, fillers, the blank of Braille."""
 NO_LICENCE = pl.col("licence").fill_null("").str.strip_chars().str.len_bytes() == 0
+UNLICENSED = pl.col("doc_id").filter(NO_LICENCE).bottom_k(3).sort().implode()
+"""The first three such documents, by doc_id."""
 
 
 def source_text(
@@ -190,8 +192,8 @@ def books_text(folder: Path, config: BooksTextConfig, statistics: Mapping[str, A
     return {
         **common,
         **texts,
-        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
-        "missing_names": _first(unlicensed),
+        "no_licence_demanded": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "no_licence_names": _first(unlicensed),
         "broken_archives": len(archives),
         "broken_names": _first(archives),
         "unreadable_share": len(unreadable) / max(len(books), 1),
@@ -232,10 +234,12 @@ def own_text(folder: Path, config: OwnTextConfig, statistics: Mapping[str, Any])
         _scan(folder),
         repeated=pl.len() - text.hash().n_unique(),
         single_sentence_share=(2 * text.str.count_matches(SINGLE_SENTENCE) > lines).sum() / rows,
+        no_licence_names=UNLICENSED,
     )
     return {
         **common,
-        "missing_licences": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "no_licence_demanded": common["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+        "no_licence_names": ", ".join(measured["no_licence_names"]),
         "dropped_share": sum(counted["dropped"].values()) / read,
         "single_sentence_share": DOES_NOT_APPLY if config.sentence_per_line else measured["single_sentence_share"],
         "duplicate_share": (measured["repeated"] + again) / read,
@@ -319,6 +323,7 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         one_sentence_share=(ends.list.len() == 1).sum() / pl.len().clip(lower_bound=1),
         held_out_share=held_out / pl.len().clip(lower_bound=1),
         no_licence=NO_LICENCE.sum(),
+        no_licence_names=UNLICENSED,
     )
     rows = metrics["train"] + metrics["held_out"]
     return (
@@ -329,6 +334,7 @@ def documents(folder: Path, config: DocumentsConfig, statistics: Mapping[str, An
         | {
             "held_out_sigmas": _held_out_sigmas(metrics["held_out"], rows, config.held_out, statistics),
             "no_licence_demanded": metrics["no_licence"] if config.licence_required else DOES_NOT_APPLY,
+            "no_licence_names": ", ".join(metrics["no_licence_names"]),
         }
     )
 

@@ -97,7 +97,28 @@ def test_the_checks_of_every_asset_passed(german: World) -> None:
         assert results and not [r["name"] for r in results if not r["passed"] and r["severity"] == "critical"]
     results = {r["name"]: r for r in record(german, "articles_text").body["validation"]["results"]}
     assert all(result["passed"] for result in results.values())
-    assert results["licences_complete"]["observed"] == "0"
+    assert results["licence_demanded"]["observed"] == "0"
+
+
+def test_the_terminal_says_where_the_rows_went(german: World, tmp_path: Path) -> None:
+    assert "\n    rows     59 read = 59 kept + 0 dropped\n" in german.bert("audit", "german/documents")
+    world = german.copy(tmp_path / "copy")
+    tales = world.folder / "tales"
+    tales.mkdir()
+    for path in (EXAMPLES / "tales").iterdir():
+        (tales / path.name).write_bytes(path.read_bytes())
+    (tales / "a\nb.txt").write_bytes((EXAMPLES / "tales" / "der_faehrmann.txt").read_bytes())
+    (tales / "notes.md").write_text("# Notes", encoding="utf-8")
+    (tales / "list.md").write_text("# List", encoding="utf-8")
+    recipe = world.folder / "recipes" / "examples" / "german.yaml"
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace(str(EXAMPLES / "tales"), str(tales)), encoding="utf-8")
+    output = world.bert("run", "german/documents")
+    assert "\n    15 read = 13 kept + 2 dropped: unknown_file_type 2\n" in output
+    assert "\n    not passed: nearly_all_rows_used: 0.1333 (expected ≤ 0.1)\n" in output
+    assert "\n    60 read = 59 kept + 1 dropped: duplicate_text 1\n" in output
+    audit = world.bert("audit", "german/documents")
+    assert "\n    file     a\\nb.txt  " in audit
+    assert "\n    failed   nearly_all_rows_used: 0.1333 (expected ≤ 0.1)\n" in audit
 
 
 def test_a_document_without_a_licence_is_not_published_where_licences_are_required(
@@ -114,4 +135,4 @@ def test_a_document_without_a_licence_is_not_published_where_licences_are_requir
         recipe.read_text(encoding="utf-8").replace(str(EXAMPLES / "articles.jsonl"), str(file)), encoding="utf-8"
     )
     output = world.bert("run", "german/articles_text", code=1)
-    assert "licences_complete: 1 (expected = 0)" in output and "Traceback" not in output
+    assert "licence_demanded: 1 (no_licence_names articles:hefe) (expected = 0)" in output and "Traceback" not in output

@@ -272,6 +272,16 @@ def test_every_cut_of_a_zip_ends_with_a_reason(tmp_path: Path) -> None:
         assert from_bytes(tmp_path, "a.zip", whole[:size]) == {"": "broken_archive"}
 
 
+def test_a_zip_that_is_cut_behind_a_zip_inside_it(tmp_path: Path) -> None:
+    """The table of contents of the inner one must not pass for that of the archive."""
+    inner = zip_of({"page.xhtml": b"<p>A page of a book.</p>"})
+    whole = zip_of({"a.txt": b"Once upon a time.", "b.epub": inner, "c.txt": b"The end."}, zipfile.ZIP_STORED)
+    cut = whole[: whole.index(inner) + len(inner) + 10]
+    assert from_bytes(tmp_path, "a.zip", cut) == {"": "truncated"}
+    behind_a_program = from_bytes(tmp_path, "b.zip", b"#!/bin/sh\n" * 20 + whole)
+    assert sorted(behind_a_program) == ["a.txt", "b.epub", "c.txt"]
+
+
 def test_every_flipped_byte_gives_the_content_or_a_reason(tmp_path: Path) -> None:
     for name, whole in [
         ("a.zip", zip_of({"a.txt": b"Once upon a time.", "b.txt": b"The end."})),

@@ -337,9 +337,11 @@ def test_other_lines() -> None:
     assert all(map(is_page_number, ["[Pg 12]", "{xii}", "- 12 -", "12", "xiv", "Page 7", "[12]"]))
     assert not any(map(is_page_number, ["", "i", "mix", "12 men", "page"]))
     assert all(map(is_end, ["THE END", "The End.", "FINIS.", "END OF VOL. I.", "Ende", "FIN DU TOME PREMIER", "FINE"]))
+    assert all(map(is_end, ["(End of volume one.)", "[The End]", "(FINIS.)"]))
     assert not any(
         map(is_end, ["the end of a little passage, her", "End of the day.", "fine", "The end justified it."])
     )
+    assert not any(map(is_end, ["(the end)", "()", "The end of the story was sad.", "(The end of the book had come.)"]))
 
 
 def test_prose_that_looks_like_headings_stays() -> None:
@@ -372,6 +374,19 @@ def test_verse_keeps_its_lines_and_broken_prose_does_not() -> None:
     assert verse in found
     assert "From fairest creatures we desire increase,\nThat thereby beauty's rose might never die," in found
     assert '"Yes," he said, "a spy. There is a traitor here."' in found
+
+
+def test_a_book_of_blank_verse_keeps_its_lines() -> None:
+    lines = (
+        "Of Man's first disobedience, and the fruit\n"
+        "Of that forbidden tree whose mortal taste\n"
+        "Brought death into the World, and all our woe,\n"
+        "With loss of Eden, till one greater Man\n"
+        "Restore us, and regain the blissful seat,\n"
+        "Sing, Heavenly Muse.\n"
+    )
+    found = paragraphs("Book I\n\n\n" + ("  " + lines) * 30 + "\nBook II\n\n\n" + lines).paragraphs
+    assert found == (lines.strip(),) * 31
 
 
 def test_blocks_of_an_epub_follow_the_same_rules() -> None:

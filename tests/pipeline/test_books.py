@@ -310,6 +310,7 @@ def test_two_members_of_one_name(files: Path) -> None:
     rows, statistics = extract(files)
     assert [row["text"] for row in rows] == [STORY]
     assert statistics["dropped"] == {"duplicate_doc_id": 1}
+    assert statistics["dropped_files"] == ["a.tar!/a.txt: duplicate_doc_id"]
 
 
 # ── the manifest ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -419,6 +420,48 @@ def test_real_books_of_every_kind(files: Path) -> None:
             assert row["text"].count("\n\n") > 500
             breaks = row["text"].replace("\n\n", "").count("\n")
             assert breaks < 0.05 * len(row["text"]) / 65, "of the line breaks of a book wrapped at 65 characters"
+
+
+def test_the_output_is_the_same_for_any_number_of_workers(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        (files / f"{number}.txt").write_text(f"CHAPTER {number}\n\n{STORY} It was the year {number}.\n")
+    (files / "3-empty.txt").write_text("\n")
+    (files / "4-data.txt").write_bytes(bytes(range(256)) * 10)
+    (files / "5-lines.txt").write_text("The king saw the sea.\n" * 20 + "THE END\n" + "He was old by then.\n" * 20)
+    (files / "5-same.tar").write_bytes(tar_of((entry("a.txt"), PROSE.encode()), (entry("./a.txt"), b"Another.")))
+    (files / "6-gutenberg.txt").write_text(GUTENBERG)
+    (files / "7.epub").write_bytes(epub({"1.xhtml": page(f"<p>{PROSE}</p>")}))
+    manifest = files.parent / "shelf.csv"
+    manifest.write_text("file,author\n8.txt,Somebody\n3-empty.txt,Nobody\n4-data.txt,Nobody\nmissing.txt,Nobody\n")
+    monkeypatch.setattr(books, "TASK_BYTES", 200)
+    monkeypatch.setattr(books, "WORK_PER_WORKER", 1)
+    found = []
+    for count in (1, 3):
+        (files.parent / "settings.yaml").write_text(f"beam: {{workers: {count}}}\n")
+        monkeypatch.setenv("BERT_SETTINGS", str(files.parent / "settings.yaml"))
+        _, statistics = extract(files, manifest={"path": str(manifest)})
+        out = files.parent / "out"
+        found.append(({path.name: path.read_bytes() for path in out.iterdir()}, statistics))
+        out.rename(files.parent / f"out{count}")
+    assert found[0] == found[1]
+    statistics = found[0][1]
+    assert statistics["manifest_unknown_files"] == ["4-data.txt", "missing.txt"]
+    assert statistics["dropped"] == {"duplicate_doc_id": 1, "empty": 1, "not_text": 1}
+    assert statistics["gutenberg_headers_removed"] == 1
+
+
+def test_two_files_of_one_name_in_a_manifest_are_noticed_between_workers(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a", "b"):
+        (files / folder).mkdir()
+        (files / folder / "book.txt").write_text(STORY)
+    manifest = files.parent / "shelf.csv"
+    manifest.write_text("file,author\nbook.txt,Somebody\n")
+    monkeypatch.setattr(books, "TASK_BYTES", 1)
+    monkeypatch.setattr(books, "WORK_PER_WORKER", 1)
+    with pytest.raises(DataError, match=r"which both a/book\.txt and b/book\.txt are"):
+        extract(files, manifest={"path": str(manifest)})
 
 
 def test_golden_rows(files: Path) -> None:

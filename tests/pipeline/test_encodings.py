@@ -13,6 +13,19 @@ JAPANESE = "吾輩は猫である。名前はまだ無い。どこで生れた�
 FRENCH = "Longtemps, je me suis couché de bonne heure. Je n’avais pas le temps de me dire : « Je m’endors. » "
 
 
+PORTUGUESE = "A mãe não sabia onde estava o coração do irmão; três pássaros voavam à noite sobre o telhado.\n"
+SWEDISH = "Flickan gick över ån och såg på de små fåglarna i trädet. Hon längtade hem, där det också växte äpplen.\n"
+GERMAN = "Der Müller ging früh über die Straße nach Köln, weil er ein großes Stück Käse für die Bäuerin wollte.\n"
+LES_FORETS = """« Où êtes-vous né ? » demanda l'élève à son père. C'était déjà l'été. Le garçon répondit qu'il n'en savait rien.
+La vieille dame, assise près de la fenêtre, regardait les bateaux passer sur le fleuve gelé.
+On eût dit qu'elle n'avait jamais aimé personne, sauf peut-être son frère aîné, mort à la guerre.
+Les forêts, là-bas, étaient noires; un brouillard épais montait de la vallée où coulait la rivière.
+"""
+"""charset-normalizer alone takes this for Baltic letters (cp1257): "Oł źtes-vous"."""
+TURKISH = "Yaşlı adam ırmağın kıyısında oturmuş, suyun yavaşça akışını seyrediyordu. Çocuklar çayırda bağırıyordu.\n"
+LITHUANIAN = "Senas žmogus sėdėjo prie upės ir žiūrėjo, kaip vanduo lėtai teka pro šalį. Vaikai šaukė iš džiaugsmo.\n"
+
+
 @pytest.mark.parametrize(
     ("text", "encoding", "said"),
     [
@@ -26,6 +39,15 @@ FRENCH = "Longtemps, je me suis couché de bonne heure. Je n’avais pas le temp
         ("café “x”", "cp1252", "cp1252"),
         ("café", "latin-1", "cp1252"),  # the same bytes
         (FRENCH * 20, "cp1252", "cp1252"),
+        (PORTUGUESE * 6, "latin-1", "cp1252"),
+        (SWEDISH * 20, "cp1252", "cp1252"),
+        (SWEDISH * 20, "cp850", "cp850"),
+        (GERMAN * 20, "cp850", "cp850"),
+        (LES_FORETS, "latin-1", "cp1252"),
+        (LES_FORETS, "mac_roman", "mac_roman"),
+        (TURKISH * 6, "cp1254", "cp1254"),
+        (LITHUANIAN * 6, "cp1257", "cp1257"),
+        (POLISH * 20, "iso8859_2", "iso8859_2"),
         ("The café was closed, and nobody came to see it. " * 200, "cp1252", "cp1252"),
         (POLISH * 20, "cp1250", "cp1250"),
         (RUSSIAN * 20, "cp1251", "cp1251"),

@@ -36,6 +36,8 @@ def told(body: str) -> list[str]:
         ('<p><span class="dropcap">T</span>he <span class="sc">End</span>.</p>', ["The End."]),
         ('<div class="dropcap">T</div><p>he end.</p>', ["The end."]),
         ('<p><img class="dropcap" alt="T" src="t.png"/>he end.</p>', ["The end."]),
+        ('<p>The <a epub:type="annoref" href="#a1">Emperor’s</a> New Clothes.</p>', ["The Emperor’s New Clothes."]),
+        ('<p>See it<a epub:type="noteref" href="#n1">note 1</a>.</p>', ["See it."]),
         ('<p>See<a epub:type="noteref" href="#n1">1</a> it<sup><a href="n.xhtml#fn2">[2]</a></sup>.</p>', ["See it."]),
         ('<p>See it.<a href="#footnote-1" id="back">[1]</a> So.</p>', ["See it. So."]),
         ("<p>10<sup>2</sup> is 100, H<sub>2</sub>O</p>", ["102 is 100, H2O"]),

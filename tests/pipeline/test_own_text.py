@@ -509,3 +509,13 @@ def test_golden_rows(files: Path) -> None:
     rows, _ = extract(files, "jsonl", **RECIPE)
     # If this changes, raise STAGE.version of pipeline/own_text.py
     assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == "08c18fa6831a119a"
+
+
+def test_a_parquet_column_of_which_there_are_two_is_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), folder / "a.pq")
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(DataError, match=r"a\.pq has 2 columns named 'text'"):
+        extract_text({"files": folder}, OwnTextConfig(source="s", kind="parquet"), out)

@@ -412,7 +412,7 @@ POISON: dict[str, dict[str, Poison]] = {
     },
     "books_text": TEXT_POISON
     | {
-        "licences_complete": row(1, licence=None),
+        "licence_demanded": row(1, licence=None),
         "archives_whole": row(1, "books.parquet", format="archive", dropped="truncated"),
         "gutenberg_licence_gone": row(1, text="An end.\n\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nMore."),
         "files_readable": all_of(*(row(n, "books.parquet", dropped="encrypted") for n in (1, 2))),
@@ -428,7 +428,7 @@ POISON: dict[str, dict[str, Poison]] = {
     },
     "own_text": TEXT_POISON
     | {
-        "licences_complete": row(1, licence=None),
+        "licence_demanded": row(1, licence=None),
         "most_rows_used": drops(broken_line=61),
         "nearly_all_rows_used": drops(broken_line=7),
         "has_paragraphs_of_sentences": all_of(

@@ -34,6 +34,17 @@ def test_orange_with_short_types_and_blank_flags(tmp_path: Path) -> None:
     assert [row["Category"] for _, row in table.rows] == ["earn", "acq"]
 
 
+def test_spreadsheets_where_the_comma_is_decimal_write_semicolons(tmp_path: Path) -> None:
+    # Excel in Finnish, German, Turkish, … : "Save as CSV" separates by semicolons
+    text = '\ufeffno;"teksti, pitkä";hinta\r\n1;"Yksi; kaksi, kolme.";2,5\r\n'
+    table = read_table(write(tmp_path, "a.csv", text))
+    assert table.columns == ("no", "teksti, pitkä", "hinta")
+    assert list(table.rows) == [(2, {"no": "1", "teksti, pitkä": "Yksi; kaksi, kolme.", "hinta": "2,5"})]
+    assert read_table(write(tmp_path, "b.csv", "a,b;c\n1,2;3\n")).columns == ("a", "b;c")
+    assert list(read_table(write(tmp_path, "c.csv", "text\nOne; two.\n")).rows) == [(2, {"text": "One; two."})]
+    assert read_table(write(tmp_path, "d.tsv", "a;b\tc\n1\t2\n")).columns == ("a;b", "c")
+
+
 def test_csv_and_tsv_have_one(tmp_path: Path) -> None:
     text = '\ufefftext,label\n"a, b",x\n\nc,y\n'
     assert list(read_table(write(tmp_path, "a.csv", text)).rows) == [

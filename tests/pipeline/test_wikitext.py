@@ -99,6 +99,16 @@ def test_all_shared_cases():
         ("Ein Satz.\n\n== Einzelnachweise ==\n<references />\nRest.", "Ein Satz."),
         ("行一\n行二。\n\n行三。", "行一行二。\n\n行三。"),
         ("__NOTOC__ __KEIN_INHALTSVERZEICHNIS__\nText __目次非表示__ here.", "Text here."),
+        (
+            "A.\n\n== Literatur ==\nB.\n== Kultur ==\n=== Literatur ===\nC.\n== Quellen ==\n=== Literatur ===\nD.",
+            "A.\n\nC.",
+        ),
+        ("文。{{IPA|x}}。次。", "文。次。"),
+        ("One\u2028two\u2029three.", "One two three."),
+        (
+            "See [[http://example.org the site]], [[https://example.org|that]], [[http://example.org]].",
+            "See the site, that.",
+        ),
         ("-{H|zh-cn:a;zh-tw:b}-这是-{R|字}-。", "这是字。"),
     ],
 )
@@ -142,6 +152,11 @@ def test_disambiguation_by_title():
     assert is_disambiguation("Text.", None, "Merkur (Begriffsklärung)")
 
 
+@pytest.mark.parametrize(("language", "expected"), [("es", "Rica."), ("pt", "Rica."), ("pl", "")])
+def test_a_heading_means_what_the_wikis_language_says(language, expected):
+    assert to_text("== Literatura ==\nRica.", Site(language=language)) == expected
+
+
 def test_names_of_the_dump_count():
     site = Site(language="xx", namespaces=((6, "Grafo"), (14, "Speco")))
     assert to_text("A[[Grafo:x|thumb|caption]] b.[[Speco:Urbo]]", site) == "A b."
@@ -155,6 +170,25 @@ def test_names_of_the_dump_count():
 def test_thousands_of_openers(opener):
     """Each of these takes minutes where one step looks ahead again for every opener."""
     assert to_text("Prose stands here.\n\n" + opener * 50_000).startswith("Prose stands here.")
+
+
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        f"A [http://{'a' * 300_000}",
+        f"A [[b{' ' * 300_000}c|]] d.",
+        f"A -{{{' ' * 300_000}}}- b.",
+        f"#REDIRECT{' ' * 300_000}x",
+    ],
+)
+def test_long_runs_are_read_once(wikitext):
+    """Each took hours, or minutes, while its length counted squared."""
+    assert len(to_text(wikitext)) <= len(wikitext)
+
+
+@pytest.mark.parametrize("call", ["as of|2020|{}", "start date|1|{}|2", "datum|{}|1|1", "fecha|1|{}|2", "date|1|{}|2"])
+def test_numbers_beyond_all_bounds_are_words(call):
+    to_text("A {{" + call.format("1" * 5000) + "}} b.", Site(language="de"))
 
 
 def test_deep_nesting_that_is_closed():
