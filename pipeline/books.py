@@ -41,6 +41,7 @@ STAGE = Stage(
     name="books_text",
     function="pipeline.books:extract_text",
     version="3",  # 3: encodings of the Latin script, verse, ends in brackets; 2: EPUBs, archives, manifest, headings
+    libraries=("charset-normalizer", "ftfy", "lxml", "pycld2"),
     sources=(
         "pipeline/books.py",
         "pipeline/archives.py",

@@ -20,6 +20,7 @@ STAGE = Stage(
     name="own_text",
     function="pipeline.own_text:extract_text",
     version="2",
+    libraries=("charset-normalizer", "ftfy", "pycld2"),
     sources=(
         "pipeline/own_text.py",
         "pipeline/archives.py",
