@@ -64,11 +64,16 @@ def layout(text: str) -> Layout:
     return Layout(_is_sentence_per_line(lines, filled), pretokenised, _is_lowercased(sample))
 
 
+_GEORGIAN = re.compile("[\u10d0-\u10ff]+")
+
+
 def _is_lowercased(sample: str) -> bool:
     if 500 * len(_CAPITAL.findall(sample)) >= len(sample):
         return False  # without looking at every letter
+    # Most scripts have no capitals, and Georgian hardly uses those that it has.
+    small = sum(map(str.islower, _GEORGIAN.sub("", sample)))
     letters = sum(map(str.isalpha, sample))
-    return letters >= 200 and 500 * sum(map(str.isupper, sample)) < letters
+    return small >= 200 and 2 * small > letters and 500 * sum(map(str.isupper, sample)) < small
 
 
 def _is_sentence_per_line(lines: list[str], filled: list[str]) -> bool:

@@ -43,7 +43,9 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
     else:
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
         sizes = [path.stat().st_size for path in paths]
-    empty = [path for path, size in zip(paths, sizes, strict=True) if not size]
+    # Of a folder of texts, the stage that reads them drops and counts those that are empty.
+    texts = {path for path in paths if path.suffix.lower() == ".txt"} if any(sizes) else set()
+    empty = [path for path, size in zip(paths, sizes, strict=True) if not size and path not in texts]
     other = [path for path in paths if _is_something_else(path)]
     return {
         "files": len(paths),

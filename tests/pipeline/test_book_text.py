@@ -588,6 +588,20 @@ def test_cased_sentences_a_line() -> None:
     assert (book.layout, book.pretokenised, book.lowercased) == ("sentence_per_line", False, False)
 
 
+@pytest.mark.parametrize(
+    ("sentence", "lowercased"),
+    [
+        ("it was a dark and stormy night in the old town.", True),
+        ("It was a dark and stormy night in the old town.", False),
+        ("كانت ليلة مظلمة وعاصفة في البلدة القديمة.", False),
+        ("那是一个漆黑的暴风雨之夜。", False),
+        ("ეს იყო ბნელი და ქარიშხლიანი ღამე ძველ ქალაქში.", False),
+    ],
+)
+def test_a_script_without_capitals_is_not_lowercased(sentence: str, lowercased: bool) -> None:
+    assert paragraphs("\n\n".join([f"{sentence} {sentence}"] * 20)).lowercased == lowercased
+
+
 def test_boundaries_of_books_and_chapters() -> None:
     lines = """
 a first story

@@ -390,7 +390,7 @@ def remasked(wanted: Callable[[int, int], int]) -> Poison:
 POISON: dict[str, dict[str, Poison]] = {
     "files": {
         "has_files": all_of(removed("dump.xml.bz2"), removed("notes.txt")),
-        "files_not_empty": written("notes.txt", ""),
+        "files_not_empty": written("more.csv", ""),
         "files_are_what_they_say": written("dump.xml.bz2", "<html>404 Not Found</html>"),
         "has_dump": removed("dump.xml.bz2"),
         "checksums_as_declared": written("dump.xml.bz2", b"BZh91AX"),
@@ -699,12 +699,21 @@ def test_text_that_nobody_can_see_is_empty(stage: str, tmp_path: Path) -> None:
     assert profile(stage, tmp_path, config, statistics)["empty_texts"] == len(INVISIBLE) + 2
 
 
+def test_an_empty_text_among_others_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("")
+    config = FilesConfig(**{"from": {"path": str(tmp_path)}})
+    assert profile("files", tmp_path, config, {"files": []})["empty_files"] == 2
+    (tmp_path / "c.txt").write_text("Text.")
+    assert profile("files", tmp_path, config, {"files": []})["empty_files"] == 0
+
+
 def test_files_that_fail_are_named(tmp_path: Path) -> None:
     config, statistics = good_files(tmp_path)
-    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "more.csv").write_text("")
     (tmp_path / "fake.gz").write_text("no gzip")
     told = failed("files", tmp_path, config, statistics)
-    assert told["files_not_empty"] == "1 (empty_names notes.txt)"
+    assert told["files_not_empty"] == "1 (empty_names more.csv)"
     assert told["files_are_what_they_say"] == "1 (wrong_names fake.gz)"
 
 
