@@ -52,7 +52,7 @@ def add_dump(
     kind = "pages-articles-multistream" if "multistream" in job else "pages-articles"
     files = {}
     for part, pages in ((10, "p6p9"), (2, "p1p5")):
-        text = f"<mediawiki>{date} {part}</mediawiki>"
+        text = f"<mediawiki>{date} {part}<page></page></mediawiki>"
         files[f"tlwiki-{date}-{kind}{part}.xml-{pages}.bz2"] = bz2.compress(text.encode())
         if index and "multistream" in job:
             files[f"tlwiki-{date}-{kind}-index{part}.txt-{pages}.bz2"] = bz2.compress(b"0:1:A")
