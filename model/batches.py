@@ -16,8 +16,9 @@ from model.order import rows_at
 from pipeline.config import ShardsConfig
 from pipeline.errors import DataError
 from pipeline.masking import Control, draw_masks
+from pipeline.ragged import places, ranges
 from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import Shards, ranges
+from pipeline.shard_schema import Shards
 from pipeline.streams import drawn, stable_hash
 
 LENGTHS = 4
@@ -94,7 +95,7 @@ def next_words(rows: Shards, numbers: npt.NDArray[np.int64], epochs: npt.NDArray
     following = ranges(rows.input_offsets[:-1] + 1, counts)
     return replace(
         rows,
-        masked_positions=ranges(np.zeros_like(counts), counts),
+        masked_positions=places(counts),
         masked_ids=rows.input_ids[following],
         masked_offsets=np.concatenate([[0], np.cumsum(counts)]),
     )
@@ -132,15 +133,15 @@ def batch_of(rows: Shards, sequence_length: int) -> Batch:
         types[real & (columns >= rows.token_type_start[:, None])] = 1
     counts = np.diff(rows.masked_offsets)
     width = int(counts.max(initial=0)) + 1
-    places = np.repeat(np.arange(len(rows)) * width + 1, counts) + ranges(np.zeros_like(counts), counts)
+    where = np.repeat(np.arange(len(rows)) * width + 1, counts) + places(counts)
     positions = np.zeros((len(rows), width), np.int64)
-    positions.ravel()[places] = rows.masked_positions
+    positions.ravel()[where] = rows.masked_positions
     return Batch(
         input_ids=torch.from_numpy(input_ids),
         token_type_ids=torch.from_numpy(types),
         attention_mask=torch.from_numpy(real),
         positions=torch.from_numpy(positions),
-        masked_places=torch.from_numpy(places),
+        masked_places=torch.from_numpy(where),
         masked_ids=torch.from_numpy(rows.masked_ids.astype(np.int64)),
         labels=None if rows.label is None else torch.from_numpy(rows.label.astype(np.int64)),
         tokens=int(lengths.sum()),

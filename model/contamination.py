@@ -27,7 +27,7 @@ STAGE = Stage(
     name="contamination",
     function="model.contamination:measure",
     version="1",
-    sources=("model/contamination.py", "pipeline/ngrams.py"),
+    sources=("model/contamination.py", "pipeline/ngrams.py", "pipeline/streams.py"),
 )
 
 SAMPLE = 20

@@ -40,6 +40,7 @@ STAGE = Stage(
         "pipeline/shard_reader.py",
         "pipeline/masking.py",
         "pipeline/streams.py",
+        "pipeline/ragged.py",
     ),
     deterministic=False,
     resumable=True,

@@ -99,11 +99,9 @@ def leave_note(scratch: Path, error: BertError) -> None:
 
     Beam makes an error anew from its text, with the names of steps at its end: they are taken off.
     """
-    kind = next(each.__name__ for each in type(error).__mro__ if hasattr(errors, each.__name__))
-    what, todo = error.what, error.todo
-    if _STEPS.search(what):
-        what, _, todo = _STEPS.sub("", what).partition("\n  → ")
-    note = {"kind": kind, "what": what, "todo": todo}
+    note = errors.told(error)
+    if _STEPS.search(error.what):
+        note["what"], _, note["todo"] = _STEPS.sub("", error.what).partition("\n  → ")
     temporary = scratch / f"note-{os.getpid()}-{threading.get_ident()}"
     temporary.write_text(json.dumps(note), encoding="utf-8")
     temporary.replace(scratch / "note.json")
@@ -112,9 +110,7 @@ def leave_note(scratch: Path, error: BertError) -> None:
 def _failure(code: int, scratch: Path) -> Exception:
     note = scratch / "note.json"
     if note.exists():
-        found = json.loads(note.read_text(encoding="utf-8"))
-        error: BertError = getattr(errors, found["kind"])(found["what"], found["todo"])
-        return error
+        return errors.retold(json.loads(note.read_text(encoding="utf-8")))
     if code < 0:
         return BertError(f"The Beam process was ended by signal {-code} ({signal.Signals(-code).name})", _MEMORY)
     log = (scratch / "beam.log").read_text(encoding="utf-8", errors="replace")

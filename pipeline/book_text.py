@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.book_headings import (
@@ -21,7 +21,7 @@ from pipeline.book_headings import (
 )
 from pipeline.book_layout import Block, blocks
 from pipeline.gutenberg import is_credit
-from pipeline.sentence_lines import Section, boundaries, layout
+from pipeline.sentence_lines import Layout, Section, boundaries, layout
 
 __all__ = ["BookText", "Section", "boundaries", "from_blocks", "is_heading", "paragraphs"]
 
@@ -64,27 +64,16 @@ def paragraphs(text: str) -> BookText:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     found = layout(text)
     if found.sentence_per_line:
-        sections = list(boundaries(text.split("\n")))
-        lines = sum(len(section.lines) for section in sections)
-        dropped = {"headings": sum(bool(line.strip()) for line in text.split("\n")) - lines}
-        return BookText(
-            tuple("\n".join(section.lines) for section in sections),
-            {key: count for key, count in dropped.items() if count},
-            "sentence_per_line",
-            found.pretokenised,
-            found.lowercased,
-        )
+        lines = text.split("\n")
+        sections = list(boundaries(lines))
+        kept = sum(len(section.lines) for section in sections)
+        headings = Counter(headings=sum(bool(line.strip()) for line in lines) - kept)
+        return _book(["\n".join(section.lines) for section in sections], headings, found)
     counts: Counter[str] = Counter()
     parts, joiner = blocks(_without_marks(text, counts))
-    kept = _Rules(parts, counts).prose()
+    prose = _Rules(parts, counts).prose()
     counts["hyphens_joined"] += joiner.hyphens_removed
-    return BookText(
-        tuple(kept),
-        {key: count for key, count in sorted(counts.items()) if count},
-        "paragraphs",
-        found.pretokenised,
-        found.lowercased,
-    )
+    return _book(prose, counts, found)
 
 
 def from_blocks(texts: Sequence[str]) -> BookText:
@@ -98,12 +87,16 @@ def from_blocks(texts: Sequence[str]) -> BookText:
         if lines:
             kept = tuple(lines) if 1 < len(lines) <= 12 else ()
             parts.append(Block("\n".join(lines), 1, 0, kept))
-    kept_prose = _Rules(parts, counts).prose()
-    found = layout("\n".join(kept_prose))
+    prose = _Rules(parts, counts).prose()
+    found = layout("\n".join(prose))
+    return _book(prose, counts, replace(found, sentence_per_line=False))
+
+
+def _book(kept: Sequence[str], counts: Counter[str], found: Layout) -> BookText:
     return BookText(
-        tuple(kept_prose),
+        tuple(kept),
         {key: count for key, count in sorted(counts.items()) if count},
-        "paragraphs",
+        "sentence_per_line" if found.sentence_per_line else "paragraphs",
         found.pretokenised,
         found.lowercased,
     )

@@ -415,11 +415,9 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
 def _pinned(config: Frozen, asked: Mapping[str, Any]) -> Frozen:
     """The config whose origin is what the key says, also where another process has resolved `latest` anew meanwhile."""
     origin = getattr(config, "from_", None)
-    return (
-        config
-        if origin is None or isinstance(origin, str)
-        else config.model_copy(update={"from_": sources.pinned(origin, asked["from"])})
-    )
+    if not isinstance(origin, WikimediaFrom):
+        return config
+    return config.model_copy(update={"from_": origin.model_copy(update={"dump": asked["from"]["date"]})})
 
 
 REPRODUCIBLE = "reproducible"  # the check that a forced run of a deterministic stage adds

@@ -25,7 +25,6 @@ from pipeline.document_choice import Choice, choose, counts_by_reason, expected_
 from pipeline.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
 from pipeline.errors import DataError
 from pipeline.exclusions import NOTHING, read_exclusions
-from pipeline.ngrams import scrambled
 from pipeline.schemas import (
     CHARACTERS_PER_TOKEN,
     describe_lengths,
@@ -35,6 +34,7 @@ from pipeline.schemas import (
 )
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.streams import mixed
 
 STAGE = Stage(
     name="documents",
@@ -50,6 +50,7 @@ STAGE = Stage(
         "pipeline/quality.py",
         "pipeline/languages.py",
         "pipeline/ngrams.py",
+        "pipeline/streams.py",
         "pipeline/decontamination.py",
         "pipeline/compressed.py",
         "pipeline/inflate.py",
@@ -370,7 +371,7 @@ class _Table:
         lengths = self.characters[stay]
         self.longest = _smallest(stay, -lengths)
         self.shortest = _smallest(stay, lengths)
-        self.sample = _smallest(stay, scrambled(fractions[stay]))
+        self.sample = _smallest(stay, mixed(fractions[stay]))
         self.largest_groups = [place for place in _smallest(stay, -self.group[stay]) if self.group[place] > 1]
 
     def show(self) -> list[int]:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.ngrams import NO_RUN, Hashes, runs, scrambled
+from pipeline.ngrams import NO_RUN, Hashes, runs
+from pipeline.streams import mixed
 
 SHINGLE_WORDS = 5
 PERMUTATIONS = 256
@@ -68,7 +69,7 @@ def bands(signature: npt.NDArray[np.uint32], rows: int) -> npt.NDArray[np.uint32
     count = PERMUTATIONS // rows
     folded = np.zeros((count, len(signature)), np.uint64)
     for row in range(rows):
-        folded = scrambled(folded ^ signature[:, row : count * rows : rows].T.astype(np.uint64))
+        folded = mixed(folded ^ signature[:, row : count * rows : rows].T.astype(np.uint64))
     return folded.astype(np.uint32)
 
 

@@ -9,6 +9,8 @@ BertError                 what is wrong, where, what to do next
 └── TrainingError         a training process that failed
 """
 
+from collections.abc import Mapping
+
 
 class BertError(Exception):
     """An error with its way out.
@@ -48,3 +50,15 @@ class ChainError(BertError):
 
 class TrainingError(BertError):
     """A training process that ended without its result."""
+
+
+def told(error: BertError) -> dict[str, str]:
+    """An error as JSON values for another process; a kind that only some module knows counts as the one above it."""
+    kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in globals())
+    return {"kind": kind, "what": error.what, "todo": error.todo}
+
+
+def retold(said: Mapping[str, str]) -> BertError:
+    """The error that another process has `told`."""
+    error: BertError = globals()[said["kind"]](said["what"], said["todo"])
+    return error

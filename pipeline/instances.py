@@ -22,7 +22,8 @@ from pipeline.pairs import (
     target_lengths,
     truncated,
 )
-from pipeline.shard_schema import ranges, shard_schema
+from pipeline.ragged import ranges
+from pipeline.shard_schema import shard_schema
 from pipeline.streams import Keys, drawn, mixed, substreams, uniform
 
 BATCH = 4096

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Shards
+from pipeline.ragged import places
 from pipeline.streams import Keys, below, drawn, substreams, uniform
 from pipeline.tokenizer import SPECIAL_TOKENS
 
@@ -104,8 +105,9 @@ def draw_masks(
     if config.whole_words:
         begins = ~_flags(control.continued, control.vocab_size)[input_ids]
         chosen = chosen_words(lengths, candidate, begins, counts, keys, config.max_ngram)
-        none = np.repeat(_sums(chosen, lengths) == 0, lengths)  # no word is short enough: single tokens then
-        chosen |= none & chosen_tokens(lengths, candidate, counts, keys)
+        none = _sums(chosen, lengths) == 0  # no word is short enough: single tokens then
+        if none.any():
+            chosen |= np.repeat(none, lengths) & chosen_tokens(lengths, candidate, counts, keys)
     else:
         chosen = chosen_tokens(lengths, candidate, counts, keys)
     return masked(input_ids, lengths, chosen, keys, config, control)
@@ -115,7 +117,7 @@ def masked(
     input_ids: Ints, lengths: Ints, chosen: npt.NDArray[np.bool_], keys: Keys, config: Shards, control: Control
 ) -> Masked:
     """Mask the chosen tokens ([sum of lengths], True where chosen); the other arguments as in `draw_masks`."""
-    columns = _columns(lengths)[chosen]
+    columns = places(lengths)[chosen]
     counts = _sums(chosen, lengths)
     streams = np.repeat(keys, counts)
     choices = uniform(substreams(streams, "choice"), columns)
@@ -135,7 +137,7 @@ def chosen_tokens(lengths: Ints, candidate: npt.NDArray[np.bool_], counts: Ints,
 
     `candidate` [sum of lengths] is False for [CLS] and [SEP]; `keys` [n] are the streams of the instances.
     """
-    columns = _columns(lengths)
+    columns = places(lengths)
     drawn_keys = drawn(np.repeat(substreams(keys, "order"), lengths), columns) >> (COLUMN_BITS + np.uint64(1))
     limits, table_keys, inside = _smallest(lengths, np.where(candidate, drawn_keys, LAST), counts)
     return (table_keys <= limits[:, None])[inside]
@@ -219,12 +221,6 @@ def _words(
     starts = begins[candidate] | fresh
     word_of = np.cumsum(starts) - 1
     return word_of, np.bincount(word_of), np.bincount(instance[starts], minlength=len(lengths))
-
-
-def _columns(lengths: Ints) -> npt.NDArray[np.int64]:
-    """0 … lengths[0] - 1, 0 … lengths[1] - 1, … as one array."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
 def _sums(values: npt.NDArray[np.bool_], lengths: Ints) -> npt.NDArray[np.int64]:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.streams import mixed
+
 Hashes = npt.NDArray[np.uint64]
 NO_RUN = np.uint64(0)
 PIECE_CHARACTERS = 1 << 16
@@ -72,14 +74,6 @@ def runs(rows: npt.NDArray[Any], numbers: Hashes, length: int) -> Hashes:
     return hashes
 
 
-def scrambled(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014): close numbers become far ones."""
-    values = values + _FACTOR
-    values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return values ^ values >> np.uint64(31)
-
-
 # ── from characters to numbers ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -123,7 +117,7 @@ def _numbered(texts: Sequence[str], alone: bool) -> tuple[npt.NDArray[np.int64],
     sums = np.zeros(len(points) + 1, np.uint64)
     np.multiply(points.astype(np.uint64), powers[: len(points)], out=sums[1:])
     np.cumsum(sums[1:], out=sums[1:])
-    numbers = scrambled((sums.take(ends) - sums.take(starts)) * inverse.take(starts))
+    numbers = mixed((sums.take(ends) - sums.take(starts)) * inverse.take(starts))
     after = np.cumsum([len(text) + 1 for text in lowered])
     return np.repeat(np.arange(len(texts)), np.diff(np.searchsorted(starts, after), prepend=0)), numbers
 

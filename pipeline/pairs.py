@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import DataError
+from pipeline.ragged import places
 from pipeline.streams import Keys, drawn, substreams
 
 Ints = npt.NDArray[np.int64]
@@ -179,8 +180,7 @@ def cut(pool: Pool, max_tokens: int) -> Pool:
     if pieces.max(initial=1) == 1:
         return pool
     before = np.concatenate([[0], np.cumsum(pieces)])
-    number = np.arange(before[-1]) - np.repeat(before[:-1], pieces)
-    starts = np.repeat(pool.bounds[:-1], pieces) + number * max_tokens
+    starts = np.repeat(pool.bounds[:-1], pieces) + places(pieces) * max_tokens
     return replace(pool, bounds=np.append(starts, pool.bounds[-1]), documents=before[pool.documents])
 
 
@@ -286,8 +286,7 @@ def heads(keys: Keys, tosses: Ints) -> Ints:
     some = np.flatnonzero(tosses)
     words = -(-tosses[some] // 64)
     ends = np.cumsum(words)
-    number = np.arange(words.sum()) - np.repeat(ends - words, words)
-    bits = drawn(np.repeat(keys[some], words), number)
+    bits = drawn(np.repeat(keys[some], words), places(words))
     surplus = 64 * words - tosses[some]
     bits[ends - 1] >>= surplus.astype(np.uint64)
     ones = np.concatenate([[0], np.cumsum(np.bitwise_count(bits), dtype=np.int64)])

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pipeline.config import Shards as ShardConfig
 from pipeline.errors import DataError
+from pipeline.ragged import ranges
 
 Array = npt.NDArray[Any]
 
@@ -169,9 +170,3 @@ def decoded(table: pa.Table, path: Path) -> Shards:
         token_type_start=table["token_type_start"].to_numpy() if pair else None,
         label=table["next_sentence_label"].to_numpy() if pair else None,
     )
-
-
-def ranges(starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """starts[0] … starts[0] + sizes[0] - 1, starts[1] … as one array."""
-    ends = np.cumsum(sizes)
-    return np.repeat(starts - ends + sizes, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)

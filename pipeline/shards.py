@@ -36,6 +36,7 @@ STAGE = Stage(
         "pipeline/pairs.py",
         "pipeline/masking.py",
         "pipeline/streams.py",
+        "pipeline/ragged.py",
         "pipeline/tokenizer.py",
     ),
 )

@@ -2,7 +2,6 @@
 
     fetch_files    the stage behind `S_dump` and `S_files`
     resolve        what an origin holds now, as it enters keys: content, never a place
-    pinned         the same origin, with the moment's answer in place of `latest`
     open_files     the files of an origin as a folder, for stages that read the outside themselves (task data)
     present        whether a path is there at all
 
@@ -101,11 +100,6 @@ def resolve(from_: Origin, network: bool = True) -> dict[str, Any]:
     if isinstance(from_, WheelFrom):
         return {"wheel_sha256": from_.sha256, "member": from_.member}
     return wikimedia.resolve(from_, network)
-
-
-def pinned(from_: Origin, resolved: Mapping[str, Any]) -> Origin:
-    """The origin that holds what it was `resolved` to, whatever another process has resolved `latest` to since."""
-    return from_.model_copy(update={"dump": resolved["date"]}) if isinstance(from_, WikimediaFrom) else from_
 
 
 def open_files(from_: Origin, scratch: Path) -> Path:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import DataError
+from pipeline.ragged import ranges
 
 if TYPE_CHECKING:
     import tokenizers
@@ -120,7 +121,7 @@ class _KnownWords:
         """(ids of these words, one after the other; where each begins, and the end of the last)."""
         lengths = self.lengths[numbers]
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        return self.ids[np.repeat(self.starts[numbers] - ends[:-1], lengths) + np.arange(ends[-1])], ends
+        return self.ids[ranges(self.starts[numbers], lengths)], ends
 
     def _learn(self, new: Sequence[str], encode: Encode) -> None:
         # BERT sets punctuation apart whatever stands beside it, so that `word.` is `word` and `.`, each seen before.

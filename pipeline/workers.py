@@ -96,8 +96,7 @@ class _Worker:
             raise self._death()
         said = json.loads(answer)
         if "error" in said:
-            kind: type[BertError] = getattr(errors, said["error"])
-            raise kind(said["what"], said["todo"])
+            raise errors.retold(said["error"])
         if "traceback" in said:
             raise RuntimeError(f"A worker failed:\n{said['traceback']}")
         return said["result"]
@@ -156,7 +155,7 @@ def _answer(function: Callable[[Any], Any], task: Any) -> dict[str, Any]:
     try:
         return {"result": function(task)}
     except BertError as error:
-        return {"error": type(error).__name__, "what": error.what, "todo": error.todo}
+        return {"error": errors.told(error)}
     except BaseException:
         return {"traceback": traceback.format_exc()}
 

@@ -27,7 +27,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
         "shard_schema",
         "tokenizer",
     ),
-    *("shard_reader", "masking", "streams"),  # rows of shards, and masks that are drawn when they are loaded
+    *("shard_reader", "masking", "streams", "ragged"),  # rows of shards, and masks that are drawn when they are loaded
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
     "ngrams",  # what documents are compared by
 }

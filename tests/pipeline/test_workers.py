@@ -32,6 +32,14 @@ def failing(task: int) -> int:
     return task
 
 
+class OddError(DataError):
+    """A kind of error that only this module knows."""
+
+
+def odd(task: int) -> int:
+    raise OddError("record 7 is odd", "Make it even.")
+
+
 def dying(task: int) -> int:
     if task == 1:
         sys.stderr.write("the end is near\n")
@@ -39,6 +47,12 @@ def dying(task: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
     return task
+
+
+def test_a_kind_of_error_that_only_a_module_knows_comes_as_the_one_above_it() -> None:
+    with pytest.raises(DataError, match="record 7 is odd") as error:
+        list(workers.ordered(f"{HERE}:odd", [1, 2], 2))
+    assert error.value.todo == "Make it even."
 
 
 def test_results_come_in_the_order_of_the_tasks_from_several_processes() -> None:
