@@ -35,6 +35,11 @@ class Lines:
         self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
         self._file.flush()
 
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._file.tell()
+
     def cut(self, keep: int) -> None:
         """Cut the file back to its first `keep` bytes."""
         self._file.flush()

@@ -6,6 +6,7 @@ metrics.jsonl and that file's size, to which a resumed run cuts it back. So a ru
 bytes of one that never was, on the same kind of device with the same number of threads.
 """
 
+import copy
 import json
 import math
 import shutil
@@ -110,8 +111,9 @@ class _Run:
             bias_correction=self.config.bias_correction,
         )
         self.state = State()
-        self.bad_since: int | None = None
-        """the first of the steps without a finite gradient that end with the last step"""
+        self.good: tuple[State, int] | None = None
+        """After steps without a finite gradient: the state before the first of them, and the size of metrics.jsonl then.
+        They changed no weight, so that this is what a checkpoint holds meanwhile."""
         self.rolled_back = 0
         """times in a row that the run went back without getting beyond the last bad step"""
         self.last_bad = 0
@@ -192,6 +194,7 @@ class _Run:
         rate = learning_rate(number, config.learning_rate, config.warmup_steps, config.schedule_steps)
         if rate <= 0:
             raise TrainingError(f"the learning rate of step {number} is {rate:g}", "Give the schedule more steps.")
+        size = self.metrics.size if self.metrics is not None else 0
         self._tell_of_batches_passed_over()
         batch_number = guard.batch_number(state.step, state.passed_over)
         found = self._gradients(batch_number, number)
@@ -199,13 +202,14 @@ class _Run:
         norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
         if math.isfinite(norm) and math.isfinite(found.loss):
             self.optimizer.step(rate)
-            self.bad_since, state.skipped_in_a_row = None, 0
+            self.good, state.skipped_in_a_row = None, 0
             if state.step > self.last_bad:
                 self.rolled_back = 0
             self._look_for_a_spike(found.loss)
             _add(state.window, found, norm)
         else:
-            self.bad_since = state.step if self.bad_since is None else self.bad_since
+            if self.good is None:
+                self.good = copy.deepcopy(state), size
             state.skipped += 1
             state.skipped_in_a_row += 1
         self.optimizer.zero_grad()
@@ -282,8 +286,8 @@ class _Run:
 
     def _roll_back(self, norm: float, loss: float) -> None:
         """Back to the checkpoint before the bad steps; their batches are passed over from now on."""
-        state, first_bad = self.state, self.bad_since
-        assert first_bad is not None
+        assert self.good is not None
+        state, first_bad = self.state, self.good[0].step
         what = (
             f"{state.skipped_in_a_row} steps in a row, up to step {state.step}, had a gradient norm or loss that is not "
             f"finite (the last: norm {norm}, loss {loss})"
@@ -295,12 +299,16 @@ class _Run:
                 "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
             )
         passed_over = guard.pass_over(first_bad, state.step - 1, state.passed_over)
-        self.bad_since, self.last_bad = None, state.step
+        self.good, self.last_bad = None, state.step
         self.state = State()
         kept = self._begin()
         self.state.passed_over = passed_over
         if self.metrics is not None:
             self.metrics.cut(kept)
+        self.saved = (
+            None  # the same step, but with what was learned: a process that is killed now need not learn it again
+        )
+        self._save()
         batches = (
             guard.batch_number(first_bad, state.passed_over),
             guard.batch_number(state.step - 1, state.passed_over),
@@ -498,21 +506,23 @@ class _Run:
             print(what, file=sys.stderr, flush=True)
 
     def _save(self) -> None:
-        """Begin to save a checkpoint, unless this state is saved already, or the last step shows that it may be poisoned."""
-        if self.state.skipped_in_a_row or self.saved == (self.state.step, self.state.evaluated):
+        """Begin to save a checkpoint, unless this state is saved already."""
+        state = self.state if self.good is None else self.good[0]
+        if self.saved == (state.step, state.evaluated):
             return
-        self.saved = self.state.step, self.state.evaluated
+        self.saved = state.step, state.evaluated
         self.heartbeat.beat(self.config.first_step + self.state.step)
         if self.metrics is None:
             return
+        size = self.metrics.sync()
         self.saver.save(
-            self.state.step,
+            state.step,
             {"model": self.model.state_dict(), "optimizer": self.optimizer.state()},
             {
                 "identity": self._identity(),
                 "place": self._place(),
-                "progress": asdict(self.state),
-                "metrics_bytes": self.metrics.sync(),
+                "progress": asdict(state),
+                "metrics_bytes": size if self.good is None else self.good[1],
             },
         )
 

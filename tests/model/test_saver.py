@@ -12,7 +12,9 @@ from model.saver import Saver
 from pipeline.errors import DataError
 
 
-def test_what_is_written_is_what_was_there_when_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_what_was_there_when_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go = threading.Event()
     save_tensors = checkpoint.save_tensors
 
