@@ -26,13 +26,15 @@ from pipeline.tokenizer import read_vocabulary
 STAGE = Stage(
     name="pretrained",
     function="model.pretraining:pretrain",
-    version="2",  # 2: rows are read a row group at a time, in another order
+    version="3",  # 2: rows are read a row group at a time, in another order; 3: the vocabulary is filled up to 64
     sources=(
         "model/pretrain.py",
         "model/pretraining.py",
         "model/pretraining_loop.py",
         "model/bert.py",
         "model/optimizer.py",
+        "model/lamb.py",
+        "model/schedule.py",
         "model/order.py",
         "model/batches.py",
         "model/devices/*.py",

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ from model.batches import (
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.child import Stop
 from model.devices import Device, open_device
+from model.lamb import Lamb
 from model.lines import Lines
-from model.optimizer import AdamW, clip_gradients, learning_rate
+from model.optimizer import AdamW, Optimizer, clip_gradients
 from model.order import mix
+from model.schedule import learning_rate
 from pipeline import progress
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
@@ -94,6 +96,11 @@ class Window:
     sentences_right: int = 0
     gradient_norm: float = 0.0
     padding_share: float = 0.0
+
+    def add(self, other: "Window") -> None:
+        """Add another's sums to these."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def means(self) -> dict[str, float | None]:
         """Means per step, accuracies per prediction; None where nothing was counted."""
@@ -159,14 +166,9 @@ class _Run:
         if found is None and job.previous is None:
             initialize(self.model, config.seed)
         self.model.to(self.device.torch_device)
-        self.optimizer = AdamW(
-            self.model.named_parameters(),
-            beta1=config.adam_beta1,
-            beta2=config.adam_beta2,
-            epsilon=config.adam_epsilon,
-            weight_decay=config.weight_decay,
-            bias_correction=config.bias_correction,
-        )
+        self.optimizer = _optimizer(config, self.model)
+        tokens = job.training.micro_batch_tokens
+        self.rows_at_once = config.batch_size if tokens is None else max(1, tokens // config.sequence_length)
         self.saved: tuple[int, int] | None = None
         """step and last evaluation of the newest checkpoint"""
         kept = 0
@@ -231,45 +233,39 @@ class _Run:
         config, state = self.config, self.state
         seed = mix(config.seed, config.first_step)
         rows = training_rows(self.train_shards, state.step, config.batch_size, seed, self.targets)
-        batch = batch_of(rows, config.sequence_length).on(self.device)
         self.device.seed_step(config.seed, config.first_step + state.step)
         rate = learning_rate(
-            config.first_step + state.step, config.learning_rate, config.warmup_steps, config.schedule_steps
+            config.first_step + state.step,
+            config.learning_rate,
+            config.warmup_steps,
+            config.schedule_steps,
+            power=config.decay_power,
+            decay_steps=config.decay_steps,
         )
         if rate <= 0:
             raise TrainingError(
                 f"the learning rate of step {config.first_step + state.step} is {rate:g}",
                 "Give the schedule more steps.",
             )
-        self.model.train()
-        with self.device.autocast(config.precision):
-            words, sentences = self.model(*batch.model_inputs)
-            losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-        losses.total.backward()
+        sums = self._gradients(rows)
+        # With several processes their gradients are summed here, before the norm of the whole is clipped.
         norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
-        loss = losses.total.item()
-        if math.isfinite(norm) and math.isfinite(loss):
+        if math.isfinite(norm) and math.isfinite(sums.loss):
             self.optimizer.step(rate)
             state.skipped_in_a_row = 0
-            window = state.window
-            window.steps += 1
-            window.loss += loss
-            window.mlm_loss += losses.masked_words.item()
-            window.nsp_loss += losses.next_sentence.item() if losses.next_sentence is not None else 0.0
-            _count(window, words, sentences, batch)
-            window.gradient_norm += norm
-            window.padding_share += batch.padding_share
+            sums.steps, sums.gradient_norm = 1, norm
+            state.window.add(sums)
         else:
             state.skipped += 1
             state.skipped_in_a_row += 1
         self.optimizer.zero_grad()
         state.step += 1
         state.updates = self.optimizer.updates
-        self.measured_tokens += batch.tokens
+        self.measured_tokens += int(rows.lengths.sum())
         if state.skipped_in_a_row >= SKIPPED_IN_A_ROW:
             raise TrainingError(
                 f"{SKIPPED_IN_A_ROW} steps in a row, up to step {state.step}, had a gradient norm or loss that is not "
-                f"finite (the last: norm {norm}, loss {loss})",
+                f"finite (the last: norm {norm}, loss {sums.loss})",
                 "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
             )
         if state.step % config.log_every == 0 or state.step == config.steps:
@@ -278,6 +274,32 @@ class _Run:
             self.metrics.append(row)
             state.window = Window()
             progress.report(state.step, config.steps, "steps", **{k: v for k, v in means.items() if v is not None})
+
+    def _gradients(self, rows: Shards) -> Window:
+        """Gradients of a batch, added up over as many rows at once as settings allow; what metrics.jsonl says of it."""
+        self.model.train()
+        sums, padding, losses = Window(), 0, []
+        for some in _parts(np.arange(len(rows)), self.rows_at_once):
+            part = rows if len(some) == len(rows) else rows.take(some)
+            batch = batch_of(part, self.config.sequence_length).on(self.device)
+            with self.device.autocast(self.config.precision):
+                words, sentences = self.model(*batch.model_inputs)
+                found = pretraining_losses(
+                    words,
+                    batch.masked_ids,
+                    sentences,
+                    batch.labels,
+                    batch_words=len(rows.masked_ids),
+                    batch_rows=len(rows),
+                )
+            found.total.backward()
+            pairs = torch.zeros_like(found.total) if found.next_sentence is None else found.next_sentence
+            losses.append(torch.stack([loss.detach() for loss in (found.total, found.masked_words, pairs)]))
+            _count(sums, words, sentences, batch)
+            padding += batch.input_ids.numel()
+        sums.loss, sums.mlm_loss, sums.nsp_loss = torch.stack(losses).sum(0).tolist()
+        sums.padding_share = 1 - int(rows.lengths.sum()) / padding
+        return sums
 
     # ── held-out evaluation ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -300,7 +322,7 @@ class _Run:
     def _scores(self) -> dict[str, float | None] | None:
         self.model.eval()
         sums = Window()
-        for rows in _parts(self._held_out_rows(), self.config.batch_size):
+        for rows in _parts(self._held_out_rows(), min(self.config.batch_size, self.rows_at_once)):
             if self.stop.asked:
                 return None
             found = held_out_rows(self.held_out_shards, rows, self.targets)
@@ -330,6 +352,15 @@ class _Run:
         sizes = {"vocabulary_size": self.job.vocabulary_size, "train_rows": len(self.train_shards)}
         return self.config.plain() | sizes
 
+    def _place(self) -> dict[str, Any]:
+        """What may change between resumes, but changes last bits (and, by the shapes of its parts, dropout)."""
+        training = self.job.training
+        return {
+            "device": self.device.kind,
+            "threads": training.threads,
+            "micro_batch_tokens": training.micro_batch_tokens,
+        }
+
     def _resume(self, found: checkpoint.Checkpoint) -> int:
         """Go on from a checkpoint of this run; returns the size to cut metrics.jsonl back to."""
         saved = found.state
@@ -339,8 +370,7 @@ class _Run:
                 f"{found.folder} belongs to another job: {'; '.join(changes)}",
                 "A changed recipe is a new run: use another run folder, or start anew with --force.",
             )
-        here = {"device": self.device.kind, "threads": self.job.training.threads}
-        for change in _differences(saved["place"], here):
+        for change in _differences(saved["place"], self._place()):
             print(
                 f"resumed with another {change}: same samples in the same order, last bits may differ", file=sys.stderr
             )
@@ -411,7 +441,7 @@ class _Run:
             {"model": self.model.state_dict(), "optimizer": self.optimizer.state()},
             {
                 "identity": self._identity(),
-                "place": {"device": self.device.kind, "threads": self.job.training.threads},
+                "place": self._place(),
                 "progress": asdict(self.state),
                 "metrics_bytes": self.metrics.sync(),
             },
@@ -458,6 +488,17 @@ class _Run:
             **last,
             "baselines": baselines(self.train_shards, self.held_out_shards, len(held_out), self.targets),
         }
+
+
+def _optimizer(config: PretrainConfig, model: torch.nn.Module) -> Optimizer:
+    return {"adamw": AdamW, "lamb": Lamb}[config.optimizer](
+        model.named_parameters(),
+        beta1=config.adam_beta1,
+        beta2=config.adam_beta2,
+        epsilon=config.adam_epsilon,
+        weight_decay=config.weight_decay,
+        bias_correction=config.bias_correction,
+    )
 
 
 def _targets(job: Job) -> Targets | None:

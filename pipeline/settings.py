@@ -27,6 +27,9 @@ class TrainingSettings(Frozen):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1)] = 2
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | None = None
+    """of pretraining: at most so many tokens, padding included, go through the model at once; a larger batch is split by
+    rows and its gradients are added up; None: never"""
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
 

@@ -1,4 +1,4 @@
-"""The optimizer against a float64 reference in numpy and torch.optim; the schedule by hand."""
+"""The optimizers against float64 references in numpy and against torch.optim; clipping by hand."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from model.optimizer import AdamW, clip_gradients, learning_rate
+from model.optimizer import AdamW, clip_gradients
 
 
 def reference(
@@ -94,17 +94,6 @@ def test_state_continues_byte_for_byte(correct: bool) -> None:
     after.load_state({name: moment.clone() for name, moment in before.state().items()}, before.updates)
     run(range(4, 8), half, after)
     assert torch.equal(whole, half)
-
-
-def test_learning_rate_by_hand() -> None:
-    # warm-up of 10 steps to 1e-4, then the line from 1e-4 at step 0 to 0 at step 100
-    rates = {0: 1e-5, 4: 5e-5, 9: 1e-4, 10: 0.9e-4, 50: 0.5e-4, 99: 1e-6}
-    for step, rate in rates.items():
-        assert learning_rate(step, 1e-4, 10, 100) == pytest.approx(rate, rel=1e-12)
-    assert learning_rate(0, 1e-4, 0, 100) == 1e-4
-    assert all(learning_rate(step, 1e-4, 10_000, 1_000_000) > 0 for step in (0, 1, 9_999, 10_000, 999_999))
-    # at the end of the paper's warm-up the rate drops by a hundredth
-    assert learning_rate(10_000, 1e-4, 10_000, 1_000_000) == pytest.approx(0.99e-4)
 
 
 def test_clipping_by_hand() -> None:

@@ -19,9 +19,9 @@ import torch
 from model import checkpoint, lines
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
-from model.optimizer import learning_rate
 from model.pretraining import pretrain
 from model.pretraining_loop import baselines, train
+from model.schedule import learning_rate
 from pipeline import atomic
 from pipeline.config import PretrainConfig, Shards, ShardsConfig
 from pipeline.errors import DataError, TrainingError
