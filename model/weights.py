@@ -107,6 +107,7 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
     if config.get("hidden_act", "gelu") not in _GELU:
         known = ", ".join(_GELU)
         raise DataError(f"{path}: hidden_act is {config['hidden_act']!r}", f"What can be read is one of {known}.")
+    todo = "Take the config.json that belongs to the weights."
     try:
         architecture = Architecture(
             layers=config["num_hidden_layers"],
@@ -119,17 +120,13 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
             attention="causal" if config.get("is_decoder") else "bidirectional",
         )
         size = config["vocab_size"]
-        if type(size) is not int or size < 1:
-            raise ValueError(f"vocab_size is {size!r}")
-    except (KeyError, ValidationError, ValueError) as error:
-        detail = (
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            if isinstance(error, ValidationError)
-            else f"{error.args[0]}"
-            if isinstance(error, ValueError)
-            else f"it has no {error}"
-        )
-        raise DataError(f"{path}: {detail}", "Take the config.json that belongs to the weights.") from None
+    except KeyError as error:
+        raise DataError(f"{path} has no {error}", todo) from None
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'sizes'}: {each['msg']}" for each in error.errors())
+        raise DataError(f"{path}: {wrong}", todo) from None
+    if type(size) is not int or size < 1:
+        raise DataError(f"{path}: vocab_size is {size!r}", todo)
     return architecture, size
 
 
@@ -184,10 +181,13 @@ def read_hugging_face(folder: Path) -> Imported:
     for name, tensor in theirs.items():
         if name in _BUFFERS:
             continue
-        if name.startswith(("bert.", "cls.")):
-            weights[from_hugging_face({name: None}).popitem()[0]] = tensor.float()
-        else:
+        if not name.startswith(("bert.", "cls.")):
             ignored.append(name)
+            continue
+        try:
+            weights[_renamed(name, 1, 0)] = tensor.float()
+        except DataError as error:
+            raise DataError(f"{file}: {error.what}", "Take a BERT as the paper describes it.") from None
     return Imported(architecture, size, weights, _checked(weights, architecture, size, file), tuple(ignored))
 
 
@@ -210,13 +210,10 @@ def _checked(weights: "Mapping[str, Tensor]", architecture: Architecture, size: 
     for name, weight in weights.items():
         if name not in expected or weight.shape != expected[name].shape:
             wanted = f"config.json says {list(expected[name].shape)}" if name in expected else "there is no such layer"
-            (theirs,) = to_hugging_face({name: None})
-            raise DataError(f"{file}: {theirs} has shape {list(weight.shape)}, {wanted}", todo)
-    missing = []
-    for part in _OPTIONAL:
-        if not any(name.startswith(part) for name in weights):
-            missing.append(part)
+            raise DataError(f"{file}: {_renamed(name, 0, 1)} has shape {list(weight.shape)}, {wanted}", todo)
+    missing = [part for part in _OPTIONAL if not any(name.startswith(part) for name in weights)]
     lacking = [name for name in expected if name not in weights and not name.startswith(tuple(missing))]
     if lacking:
-        raise DataError(f"{file} has no {', '.join(to_hugging_face(dict.fromkeys(lacking)))}", todo)
+        more = f" and {len(lacking) - 3} more weights" if len(lacking) > 3 else ""
+        raise DataError(f"{file} has no {', '.join(_renamed(name, 0, 1) for name in lacking[:3])}{more}", todo)
     return tuple(part.removesuffix(".").rpartition(".")[2] for part in missing)

@@ -231,7 +231,12 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
             "Correct",
         ),
         ("kind: books, ", "", "corpus.sources.books.kind: is missing", "Write `kind:`"),
-        ("warmup_steps: 10", "warmup_steps: 100", "small.yaml:6: pretraining.warmup_steps: is not below the 100 steps of all phases (it is 100)", ""),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 100",
+            "small.yaml:6: pretraining.warmup_steps: is not below the 100 steps of all phases (it is 100)",
+            "",
+        ),
         # impossible together
         (
             "length: 128",
