@@ -520,7 +520,12 @@ def _schedule_contradictions(section: Pretraining) -> Iterator[tuple[KeyPath, st
         own = phase.warmup_steps is not None or phase.warmup_ratio is not None
         at = ("pretraining", "phases", index) if own else ("pretraining",)
         if warmup >= steps:
-            yield (*at, "warmup_steps"), f"is not below the {steps} steps {of}", warmup, "Lower it."
+            yield (
+                (*at, "warmup_steps"),
+                f"is not below the {steps} steps {of}",
+                warmup,
+                "Lower it, or write warmup_ratio.",
+            )
         elif falling is not None and warmup + falling >= steps:
             rule = f"a warm-up of {warmup} steps and a decay over {falling} leave none of the {steps} {of} between them"
             yield ("pretraining", "decay_share"), rule, section.decay_share, "Lower it, or the warm-up."
