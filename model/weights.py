@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -44,7 +44,13 @@ _OPTIONAL = ("encoder.pooler.", "masked_words.", "next_sentence.")
 """parts that a public model may lack, each as a whole"""
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 """what old files hold beside weights: 0, 1, 2, … and zeros"""
-_GELU = {"gelu": "erf", "gelu_python": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_fast": "tanh"}
+_GELU: dict[str, Literal["erf", "tanh"]] = {
+    "gelu": "erf",
+    "gelu_python": "erf",
+    "gelu_new": "tanh",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_fast": "tanh",
+}
 _ASKED = {"model_type": "bert", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "absolute"}
 """what config.json has to say, or to leave at transformers' default, for this model to compute the same"""
 
@@ -104,9 +110,9 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
     for key, asked in _ASKED.items():
         if config.get(key, asked) != asked:
             raise DataError(f"{path}: {key} is {config[key]!r}, not {asked!r}", "This is not a BERT that can be read.")
-    if config.get("hidden_act", "gelu") not in _GELU:
-        known = ", ".join(_GELU)
-        raise DataError(f"{path}: hidden_act is {config['hidden_act']!r}", f"What can be read is one of {known}.")
+    activation = config.get("hidden_act", "gelu")
+    if not isinstance(activation, str) or activation not in _GELU:
+        raise DataError(f"{path}: hidden_act is {activation!r}", f"What can be read is one of {', '.join(_GELU)}.")
     todo = "Take the config.json that belongs to the weights."
     try:
         architecture = Architecture(
@@ -116,7 +122,7 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
             intermediate=config["intermediate_size"],
             max_positions=config["max_position_embeddings"],
             dropout=config.get("hidden_dropout_prob", 0.1),
-            gelu=_GELU[config.get("hidden_act", "gelu")],
+            gelu=_GELU[activation],
             attention="causal" if config.get("is_decoder") else "bidirectional",
         )
         size = config["vocab_size"]

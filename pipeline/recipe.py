@@ -204,6 +204,12 @@ class Recipe(Frozen):
         whole = self.pretraining
         phase = whole.phases[index]
         shared = whole.schedule == "shared"
+        values = _common(whole, PretrainConfig, Phase) | {
+            "warmup_steps": whole.warmup_of(phase),
+            "decay_power": whole.decay_power or 1.0,
+            "decay_steps": whole.decay_steps_of(phase),
+            "bias_correction": whole.optimizer == "lamb" if whole.bias_correction is None else whole.bias_correction,
+        }
         return PretrainConfig(
             architecture=self.architecture,
             objective=self.shards.objective,
@@ -213,18 +219,10 @@ class Recipe(Frozen):
             steps=phase.steps,
             first_step=sum(earlier.steps for earlier in whole.phases[:index]) if shared else 0,
             schedule_steps=whole.schedule_steps(phase),
-            warmup_steps=whole.warmup_of(phase),
-            decay_power=whole.decay_power or 1.0,
-            decay_steps=whole.decay_steps_of(phase),
-            bias_correction=whole.optimizer == "lamb" if whole.bias_correction is None else whole.bias_correction,
             batch_size=phase.batch_size or whole.batch_size,
             learning_rate=phase.learning_rate or whole.learning_rate,
             max_predictions_per_seq=self.max_predictions(phase),
-            **{
-                name: value
-                for name, value in _common(whole, PretrainConfig, Phase).items()
-                if name not in ("decay_power", "bias_correction")
-            },
+            **values,
         )
 
     def _finetune(self, task: str) -> FinetuneConfig:
@@ -509,11 +507,12 @@ def _schedule_contradictions(section: Pretraining) -> Iterator[tuple[KeyPath, st
         elif section.decay != kind and value is not None:
             todo = f"Write decay: {kind}, or remove the key."
             yield ("pretraining", key), f"decay {section.decay} has none", value, todo
-    parts = [(("pretraining",), section), *((("pretraining", "phases", i), p) for i, p in enumerate(section.phases))]
-    twice = [at for at, part in parts if part.warmup_steps is not None and part.warmup_ratio is not None]
-    for at in twice:
-        todo = "Remove one of the two; `warmup_steps: null` deletes an inherited one."
-        yield (*at, "warmup_ratio"), "stands beside warmup_steps", None, todo
+    parts: dict[KeyPath, Pretraining | Phase] = {("pretraining",): section}
+    parts |= {("pretraining", "phases", index): phase for index, phase in enumerate(section.phases)}
+    for at, part in parts.items():
+        if part.warmup_steps is not None and part.warmup_ratio is not None:
+            todo = "Remove one of the two; `warmup_steps: null` deletes an inherited one."
+            yield (*at, "warmup_ratio"), "stands beside warmup_steps", None, todo
     for index, phase in enumerate(section.phases[:1] if section.schedule == "shared" else section.phases):
         steps, warmup, falling = section.schedule_steps(phase), section.warmup_of(phase), section.decay_steps_of(phase)
         of = "of all phases" if section.schedule == "shared" else "of the phase"

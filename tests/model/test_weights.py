@@ -96,6 +96,7 @@ def test_old_names_prefixes_buffers_ties_and_half_precision(tmp_path: Path) -> N
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]"),
         ({"hidden_size": None}, "hidden: Input should be a valid integer"),
         ({"num_attention_heads": 5}, "not a multiple of heads 5"),
         ({"vocab_size": "70"}, "vocab_size is '70'"),
