@@ -1,7 +1,11 @@
 """BERT (Devlin et al. 2019) with its two pretraining heads, as google-research/bert modeling.py computes it.
 
-Post-LayerNorm encoder, learned positions, exact gelu, LayerNorm epsilon 1e-12. The masked-word head runs at the masked
-positions only, and so does what the last layer adds to them: nothing else of it is ever read.
+Post-LayerNorm encoder, learned positions, LayerNorm epsilon 1e-12. The masked-word head runs at the masked positions
+only, and so does what the last layer adds to them: nothing else of it is ever read.
+
+Precision. Weights, their gradients and the optimizer's moments are fp32. Under autocast the matrix products (nn.Linear,
+attention and the logits) take and give bf16; what they add to, the sum of word, position and type embeddings and every
+residual after it, is fp32, and so is every LayerNorm, the softmax inside of attention, and the loss.
 
 Shapes: B batch, S sequence, H hidden, A heads, V vocabulary, P positions asked for of each row, M masked words of the
 whole batch.
@@ -20,6 +24,10 @@ from pipeline.config import Architecture
 LAYER_NORM_EPSILON = 1e-12
 INITIAL_STD = 0.02
 TOKEN_TYPES = 2
+VOCABULARY_MULTIPLE = 64
+"""words to which the product with the vocabulary is filled up: whole tiles for matrix units"""
+APPROXIMATION = {"erf": "none", "tanh": "tanh"}
+"""`Architecture.gelu` → torch's name"""
 
 
 class Embeddings(nn.Module):
@@ -84,12 +92,13 @@ class Layer(nn.Module):
         self.output = nn.Linear(intermediate, hidden)
         self.output_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
         self.dropout = nn.Dropout(architecture.dropout)
+        self.gelu = nn.GELU(APPROXIMATION[architecture.gelu])
 
     def forward(self, hidden: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
         """float [B, S, H] → float [B, S, H], or, with positions int64 [B, P], only those: float [B, P, H]."""
         asking = hidden if positions is None else _at(hidden, positions)
         attended = self.attention_norm(asking + self.dropout(self.attention(asking, hidden, mask)))
-        widened = F.gelu(self.intermediate(attended))  # [B, P, intermediate]
+        widened = self.gelu(self.intermediate(attended))  # [B, P, intermediate]
         return self.output_norm(attended + self.dropout(self.output(widened)))
 
 
@@ -142,15 +151,23 @@ class Bert(nn.Module):
 class MaskedWordHead(nn.Module):
     """Projection, gelu, LayerNorm, then the word embeddings transposed and a bias of their own."""
 
-    def __init__(self, hidden: int, vocabulary_size: int) -> None:
+    def __init__(self, architecture: Architecture, vocabulary_size: int) -> None:
         super().__init__()
-        self.transform = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.transform = nn.Linear(architecture.hidden, architecture.hidden)
+        self.gelu = nn.GELU(APPROXIMATION[architecture.gelu])
+        self.norm = nn.LayerNorm(architecture.hidden, eps=LAYER_NORM_EPSILON)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """float [M, H], float [V, H] → logits float [M, V]."""
-        return F.linear(self.norm(F.gelu(self.transform(hidden))), words, self.bias)
+        """float [M, H], float [V, H] → logits float [M, V].
+
+        Only the product sees the vocabulary filled up to a multiple of 64, and its logits are cut off here: no weight,
+        checkpoint or export has these rows, and nothing ever predicts them.
+        """
+        size = len(words)
+        spare = -size % VOCABULARY_MULTIPLE
+        normed = self.norm(_wide(self.gelu(self.transform(hidden))))
+        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare)))[:, :size]
 
 
 class BertForPretraining(nn.Module):
@@ -159,7 +176,7 @@ class BertForPretraining(nn.Module):
     def __init__(self, architecture: Architecture, vocabulary_size: int, sentence_task: str) -> None:
         super().__init__()
         self.encoder = Bert(architecture, vocabulary_size)
-        self.masked_words = MaskedWordHead(architecture.hidden, vocabulary_size)
+        self.masked_words = MaskedWordHead(architecture, vocabulary_size)
         self.next_sentence = nn.Linear(architecture.hidden, 2) if sentence_task != "none" else None
 
     def forward(
@@ -183,7 +200,7 @@ class BertForPretraining(nn.Module):
 
 @dataclass(frozen=True)
 class Losses:
-    """Losses of one batch, each a scalar tensor."""
+    """Losses of one batch, or a part's share in them, each a scalar tensor."""
 
     total: Tensor
     """sum of the two: what is minimised"""
@@ -194,45 +211,54 @@ class Losses:
 
 
 def pretraining_losses(
-    word_logits: Tensor, masked_ids: Tensor, sentence_logits: Tensor | None, labels: Tensor | None
+    word_logits: Tensor,
+    masked_ids: Tensor,
+    sentence_logits: Tensor | None,
+    labels: Tensor | None,
+    *,
+    batch_words: int | None = None,
+    batch_rows: int | None = None,
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
-    float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None.
+    float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
+    `batch_rows` say how many masked words and rows the whole batch has: then losses and gradients of the parts, wherever
+    they are computed, add up to those of the batch.
     """
-    words = _CrossEntropy.apply(_wide(word_logits), masked_ids)
+    words = _CrossEntropy.apply(_wide(word_logits), masked_ids, batch_words or len(masked_ids))
     if sentence_logits is None or labels is None:
         return Losses(words, words, None)
-    sentences = F.cross_entropy(_wide(sentence_logits), labels)
+    sentences = F.cross_entropy(_wide(sentence_logits), labels, reduction="sum") / (batch_rows or len(labels))
     return Losses(words + sentences, words, sentences)
 
 
-def _wide(logits: Tensor) -> Tensor:
-    """At least fp32: sums over a vocabulary lose too much in bf16."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+def _wide(values: Tensor) -> Tensor:
+    """At least fp32: sums over a vocabulary, or over hidden units, lose too much in bf16."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Mean cross entropy, float [M, V] and int64 [M] → scalar, with the gradient made in the place of the logarithms.
+    """Sum of cross entropies / count, float [M, V] and int64 [M] → scalar, its gradient made in place of the logarithms.
 
     Over a large vocabulary this is a third of the time of F.cross_entropy, which fills two more arrays of this size.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        """−mean of log softmax at the targets."""
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, count: int) -> Tensor:
+        """−sum of log softmax at the targets, / count."""
         logarithms = F.log_softmax(logits, 1)
         ctx.save_for_backward(logarithms, targets)
-        return F.nll_loss(logarithms, targets)
+        ctx.count = count
+        return F.nll_loss(logarithms, targets, reduction="sum") / count
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """(softmax − one-hot) / M. Overwrites what forward saved: it runs once."""
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """(softmax − one-hot) / count. Overwrites what forward saved: it runs once."""
         logarithms, targets = ctx.saved_tensors
         shares = logarithms.exp_()
         shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
-        return shares.mul_(gradient / len(targets)), None
+        return shares.mul_(gradient / ctx.count), None, None
 
 
 @torch.no_grad()

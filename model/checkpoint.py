@@ -161,6 +161,8 @@ def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:
         }
         for path in files:
             atomic.fsync_file(path)
+        for inner in (path for path in temporary.rglob("*") if path.is_dir()):
+            atomic.fsync_folder(inner)
         atomic.write_json(temporary / MANIFEST, listed)
         if folder.exists():
             shutil.rmtree(folder)

@@ -1,34 +1,22 @@
 """What a released model puts in the place of [MASK]."""
 
-import json
 from pathlib import Path
 
 import torch
 
 from model.bert import BertForPretraining
-from model.checkpoint import load_tensors
-from model.weights import from_hugging_face
-from pipeline.config import Architecture
+from model.weights import read_hugging_face
 from pipeline.errors import DataError
 from pipeline.tokenizer import load
 
 
 def load_release(folder: Path) -> BertForPretraining:
     """The model of a release folder, with both heads, ready to predict. Raises DataError where the folder is no such."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        architecture = Architecture(
-            layers=config["num_hidden_layers"],
-            hidden=config["hidden_size"],
-            heads=config["num_attention_heads"],
-            intermediate=config["intermediate_size"],
-            max_positions=config["max_position_embeddings"],
-            dropout=config["hidden_dropout_prob"],
-        )
-        model = BertForPretraining(architecture, config["vocab_size"], "nsp")
-        model.load_state_dict(from_hugging_face(load_tensors(folder / "model.safetensors")))
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise DataError(f"{folder} is not a released model: {error}", "Materialize release again.") from None
+    found = read_hugging_face(folder)
+    if found.missing:
+        raise DataError(f"{folder} has no {', '.join(found.missing)}", "Name a folder with both pretraining heads.")
+    model = BertForPretraining(found.architecture, found.vocabulary_size, "nsp")
+    model.load_state_dict(found.weights)
     return model.eval()
 
 

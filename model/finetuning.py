@@ -40,6 +40,7 @@ STAGE = Stage(
         "model/bert.py",
         "model/optimizer.py",
         "model/order.py",
+        "model/schedule.py",
         "model/devices/*.py",
         "pipeline/tokenizer.py",
     ),

@@ -31,7 +31,8 @@ from model.classifier import Classifier
 from model.devices import Device, open_device
 from model.examples import UNKNOWN, Examples, epoch_batches, padded, read_examples, sorted_batches
 from model.lines import Lines
-from model.optimizer import AdamW, clip_gradients, learning_rate
+from model.optimizer import AdamW, clip_gradients
+from model.schedule import learning_rate
 from pipeline import atomic
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError

@@ -1,28 +1,19 @@
-"""AdamW as google-research/bert optimization.py computes it, its learning rate, and clipping by the global norm."""
+"""AdamW as google-research/bert optimization.py computes it, what it shares with LAMB, and clipping by the global norm."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-
-def learning_rate(step: int, peak: float, warmup_steps: int, total_steps: int) -> float:
-    """Learning rate of update `step`, counted from 0: a pure function, so that a resumed run can't miscount.
-
-    Linear warm-up, then the original's line from `peak` at step 0 to 0 at `total_steps`, so that the end of the warm-up
-    drops by warmup_steps / total_steps. Unlike there, the first rate is not 0 but peak / warmup_steps.
-    """
-    if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
-    return peak * max(0.0, 1 - step / total_steps)
 
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> float:
     """Scale all gradients so that their global norm is at most `max_norm`; returns the norm before that.
 
-    A norm that is not finite leaves the gradients as they are: the caller skips the step.
+    It is the norm of the whole batch's gradient: called once a step, after the gradients of all its parts and of all
+    replicas are summed. A norm that is not finite leaves the gradients as they are: the caller skips the step.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
@@ -31,11 +22,20 @@ def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> float
     return norm
 
 
-class AdamW:
-    """Adam with decoupled weight decay: p −= rate · (m / (√v + ε) + decay · p).
+class Group(NamedTuple):
+    """Parameters that are updated alike, each with its gradient and moments."""
 
-    Without bias correction that is the original. With it, m and v are divided by 1 − β₁ᵗ and 1 − β₂ᵗ as in Kingma & Ba
-    (torch.optim.AdamW). One-dimensional parameters (biases, LayerNorm gains) are not decayed; embeddings are.
+    parameters: list[Tensor]
+    gradients: list[Tensor]
+    first: list[Tensor]
+    second: list[Tensor]
+
+
+class Optimizer:
+    """What AdamW and LAMB share: both moments of every parameter, and which parameters are decayed.
+
+    One-dimensional parameters (biases, LayerNorm gains) are not decayed; embeddings are. Moments have the type of their
+    parameters: fp32.
     """
 
     def __init__(
@@ -60,37 +60,12 @@ class AdamW:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Update every parameter that has a gradient."""
+        """Update every parameter that has a gradient, the decayed ones first."""
         self.updates += 1
-        names = [name for name, parameter in self.parameters.items() if parameter.grad is not None]
-        decayed = [name for name in names if self.parameters[name].ndim > 1]
-        self._update(decayed, rate, self.weight_decay)
-        self._update([name for name in names if self.parameters[name].ndim <= 1], rate, 0.0)
-
-    def _update(self, names: Sequence[str], rate: float, decay: float) -> None:
-        if not names:
-            return
-        parameters: list[Tensor] = [self.parameters[name] for name in names]
-        gradients = [g for name in names if (g := self.parameters[name].grad) is not None]
-        first, second = [self.first[name] for name in names], [self.second[name] for name in names]
-        # The fused kernel always corrects; after endlessly many updates its correction is 1.
-        counted = float(self.updates) if self.bias_correction else 1e9
-        steps = [torch.tensor(counted, device=p.device) for p in parameters]
-        torch._fused_adamw_(
-            parameters,
-            gradients,
-            first,
-            second,
-            [],
-            steps,
-            lr=rate,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            weight_decay=decay,
-            eps=self.epsilon,
-            amsgrad=False,
-            maximize=False,
-        )
+        for decayed in (True, False):
+            names = [n for n, p in self.parameters.items() if p.grad is not None and (p.ndim > 1) == decayed]
+            if names:
+                self._update(self._group(names), rate, decayed)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -117,5 +92,37 @@ class AdamW:
                 moment.copy_(state[f"{kind}.{name}"])
         self.updates = updates
 
+    def _update(self, group: Group, rate: float, decayed: bool) -> None:
+        raise NotImplementedError
+
+    def _group(self, names: list[str]) -> Group:
+        parameters: list[Tensor] = [self.parameters[name] for name in names]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        return Group(parameters, gradients, [self.first[name] for name in names], [self.second[name] for name in names])
+
     def _moments(self) -> tuple[tuple[str, dict[str, Tensor]], ...]:
         return ("first", self.first), ("second", self.second)
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay: p −= rate · (m / (√v + ε) + decay · p).
+
+    Without bias correction that is the original. With it, m and v are divided by 1 − β₁ᵗ and 1 − β₂ᵗ as in Kingma & Ba
+    (torch.optim.AdamW).
+    """
+
+    def _update(self, group: Group, rate: float, decayed: bool) -> None:
+        # The fused kernel always corrects; after endlessly many updates its correction is 1.
+        counted = float(self.updates) if self.bias_correction else 1e9
+        torch._fused_adamw_(
+            *group,
+            [],
+            [torch.tensor(counted, device=p.device) for p in group.parameters],
+            lr=rate,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=self.weight_decay if decayed else 0.0,
+            eps=self.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )

@@ -28,7 +28,7 @@ from pipeline.tokenizer import read_vocabulary
 STAGE = Stage(
     name="pretrained",
     function="model.pretraining:pretrain",
-    version="2",  # 2: rows are read a row group at a time, in another order
+    version="3",  # 2: rows are read a row group at a time, in another order; 3: the vocabulary is filled up to 64
     sources=(
         "model/pretrain.py",
         "model/pretraining.py",
@@ -37,6 +37,8 @@ STAGE = Stage(
         "model/optimizer.py",
         "model/guard.py",
         "model/replicas.py",
+        "model/lamb.py",
+        "model/schedule.py",
         "model/order.py",
         "model/batches.py",
         "model/devices/*.py",
@@ -55,7 +57,8 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
     """Train one phase, or go on with it, in `inputs["run"]`, and copy its result into `out`.
 
     Reads `pretraining_shards`, `wordpiece_vocab` and, for a later phase, `previous`. Writes model.safetensors,
-    config.json, optimizer.safetensors, optimizer.json, metrics.jsonl and held_out.json.
+    config.json, optimizer.safetensors, optimizer.json, metrics.jsonl and held_out.json; for a schedule with a constant
+    part also stable/, weights and optimizer of its end, where a later run can go on.
 
     Raises:
         TrainingError: the process failed; what it saved stays in the run folder, and the next attempt goes on there.
@@ -77,9 +80,7 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
     if checkpoint.broken(result):
         training = settings().training
         launcher.run("model.pretrain", run, config.steps, settings=training, ranks=training.ranks)
-    for path in sorted(result.iterdir()):
-        if path.name != checkpoint.MANIFEST:
-            shutil.copyfile(path, out / path.name)
+    shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, config, vocabulary_size)
 
 

@@ -34,18 +34,20 @@ from model.batches import (
     next_words,
     training_rows,
 )
-from model.bert import BertForPretraining, initialize, pretraining_losses
+from model.bert import BertForPretraining, Losses, initialize, pretraining_losses
 from model.child import Stop
 from model.curves import Curves
 from model.devices import Device, open_device
 from model.flops import peak_flops, training_flops
 from model.heartbeat import Heartbeat
+from model.lamb import Lamb
 from model.lines import Lines, short
-from model.optimizer import AdamW, clip_gradients, learning_rate
+from model.optimizer import AdamW, Optimizer, clip_gradients
 from model.order import mix
 from model.pretraining_job import Job, State, Window, mean
 from model.replicas import Replicas
 from model.saver import Saver
+from model.schedule import learning_rate
 from pipeline import progress
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
@@ -56,6 +58,8 @@ from pipeline.tokenizer import read_vocabulary
 
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
+STABLE = "stable"
+"""folder with the weights and the optimizer of where a constant learning rate begins to fall"""
 REHEARSED = 2
 """parts of a batch that are timed before the first step, after one that warms up"""
 
@@ -72,7 +76,7 @@ def train(folder: Path, stop: Stop) -> bool:
     replicas = Replicas()
     device = open_device(job.training.device, job.training.threads, replicas.local_rank)
     heartbeat = Heartbeat(folder, replicas.rank, job.training.hang_seconds)
-    replicas.join(device.torch_device, job.training.hang_seconds)
+    replicas.join(device.torch_device, 2 * job.training.hang_seconds + 60)  # later than the watchdog
     try:
         result = folder / "result"
         if replicas.told(replicas.first and checkpoint.broken(result) is None):
@@ -102,14 +106,12 @@ class _Run:
         self.targets = _targets(job)
         self.model = BertForPretraining(self.config.architecture, job.vocabulary_size, self.config.sentence_task)
         self.model.to(device.torch_device)
-        self.optimizer = AdamW(
-            self.model.named_parameters(),
-            beta1=self.config.adam_beta1,
-            beta2=self.config.adam_beta2,
-            epsilon=self.config.adam_epsilon,
-            weight_decay=self.config.weight_decay,
-            bias_correction=self.config.bias_correction,
-        )
+        self.optimizer = _optimizer(self.config, self.model)
+        own = -(-self.config.batch_size // replicas.count)
+        tokens = job.training.micro_batch_tokens
+        self.rows_at_once = own if tokens is None else min(own, max(1, tokens // self.config.sequence_length))
+        self.parts = -(-own // self.rows_at_once)
+        """a batch is computed in so many, in each replica"""
         self.state = State()
         self.good: tuple[State, int] | None = None
         """After steps without a finite gradient: the state before the first of them, and the size of metrics.jsonl then.
@@ -171,6 +173,8 @@ class _Run:
             due = state.step == config.steps or state.step % config.evaluate_every == 0
             if due and state.step > state.evaluated and not self._evaluate():
                 return  # asked to stop: the evaluation begins anew after the resume
+            if state.step == config.stable_step and self.replicas.first:
+                checkpoint.write_verified(self.folder / STABLE, self._weights)
             if state.step == config.steps:
                 return
             late = time.monotonic() - saved >= training.checkpoint_seconds
@@ -182,22 +186,34 @@ class _Run:
                 self._save()
                 saved = time.monotonic()
             self.saver.check()
-            self._step()
+            if not self._step():
+                return
             self._time()
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """Make one step; False: asked to stop between the parts of its batch, and nothing has changed."""
         config, state = self.config, self.state
         number = config.first_step + state.step
         self.heartbeat.beat(number)
-        rate = learning_rate(number, config.learning_rate, config.warmup_steps, config.schedule_steps)
+        rate = learning_rate(
+            number,
+            config.learning_rate,
+            config.warmup_steps,
+            config.schedule_steps,
+            power=config.decay_power,
+            decay_steps=config.decay_steps,
+        )
         if rate <= 0:
             raise TrainingError(f"the learning rate of step {number} is {rate:g}", "Give the schedule more steps.")
         size = self.metrics.size if self.metrics is not None else 0
         self._tell_of_batches_passed_over()
         batch_number = guard.batch_number(state.step, state.passed_over)
         found = self._gradients(batch_number, number)
+        if found is None:
+            self.optimizer.zero_grad()
+            return False
         self.replicas.sum_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
         if math.isfinite(norm) and math.isfinite(found.loss):
@@ -219,50 +235,50 @@ class _Run:
         self.measured_flops += found.flops
         if state.skipped_in_a_row > guard.SKIPPED_IN_A_ROW:
             self._roll_back(norm, found.loss)
-            return
+            return True
         if state.step % config.log_every == 0 or state.step == config.steps:
             means = {name: short(value) for name, value in state.window.means().items()} if state.window.steps else {}
             row = {"step": state.step, **means, "learning_rate": short(rate), "skipped_steps": state.skipped}
             self._record(row)
             state.window = Window()
             progress.report(state.step, config.steps, "steps", **{k: v for k, v in means.items() if v is not None})
+        return True
 
-    def _gradients(self, batch_number: int, number: int, parts: int | None = None) -> "_Found":
-        """Gradients of this replica's share of a batch, a part at a time, and what all replicas found.
+    def _gradients(self, batch_number: int, number: int, rehearsal: bool = False) -> "_Found | None":
+        """Gradients of this replica's share of a batch, a part at a time, and what all replicas found; None: asked to stop.
 
         The loss is the mean over all masked words of the whole batch plus the mean over all its pairs: every part weighs as
         much as it has of them, so that the number of parts and of replicas changes nothing but rounding.
-        `parts`: only so many, for a rehearsal, of this replica alone.
+        `rehearsal`: the first part only, of this replica alone.
         """
         config = self.config
         seed = mix(config.seed, config.first_step)
         rows = training_rows(self.train_shards, batch_number, config.batch_size, seed, self.targets)
-        rows = rows.take(np.array_split(np.arange(len(rows)), self.replicas.count)[self.replicas.rank])
-        micro = self.job.training.micro_batch or len(rows)
-        alone = parts is not None
-        words_total, pairs_total = float(len(rows.masked_ids)), float(len(rows))
-        if not alone:
-            words_total, pairs_total = self.replicas.sums([words_total, pairs_total])
+        if self.replicas.count > 1:
+            rows = rows.take(np.array_split(np.arange(len(rows)), self.replicas.count)[self.replicas.rank])
+        words_total, pairs_total = len(rows.masked_ids), len(rows)
+        if not rehearsal:
+            words_total, pairs_total = (int(n) for n in self.replicas.sums([words_total, pairs_total]))
         self.model.train()
         found = _Found()
-        for part, numbers in enumerate(_parts(np.arange(len(rows)), micro)):
-            if part == parts:
-                break
-            some = rows.take(numbers)
+        for part in range(1 if rehearsal else self.parts):
+            if part and any(self.replicas.sums([self.stop.asked])):
+                return None
+            some = rows.take(np.arange(len(rows))[part * self.rows_at_once : (part + 1) * self.rows_at_once])
+            if not len(some):
+                continue  # another replica has one more
             batch = batch_of(some, config.sequence_length).on(self.device)
             unlike = self.replicas.rank or part
             self.device.seed_step(mix(config.seed, self.replicas.rank, part) if unlike else config.seed, number)
             with self.device.autocast(config.precision):
-                words, sentences = self.model(*batch.model_inputs)
-                losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-            weight = len(batch.masked_ids) / words_total
-            loss = losses.masked_words * weight
-            if losses.next_sentence is not None:
-                loss = loss + losses.next_sentence * (len(some) / pairs_total)
-            loss.backward()
-            found.add(losses.masked_words, losses.next_sentence, words, sentences, batch)
+                words, pairs = self.model(*batch.model_inputs)
+                losses = pretraining_losses(
+                    words, batch.masked_ids, pairs, batch.labels, batch_words=words_total, batch_rows=pairs_total
+                )
+            losses.total.backward()
+            found.add(losses, words, pairs, batch, words_total, pairs_total)
             found.flops += training_flops(config.architecture, self.job.vocabulary_size, some)
-        return found if alone else found.of_all(self.replicas)
+        return found if rehearsal else found.of_all(self.replicas)
 
     def _look_for_a_spike(self, loss: float) -> None:
         state = self.state
@@ -348,7 +364,7 @@ class _Run:
         self.model.eval()
         found = _Found()
         replicas = self.replicas
-        parts = list(_parts(self._held_out_rows(), self.config.batch_size))
+        parts = list(_parts(self._held_out_rows(), self.rows_at_once))
         for turn in range(0, len(parts), replicas.count):
             self.heartbeat.beat(self.config.first_step + self.state.step)
             if any(replicas.sums([self.stop.asked])):
@@ -360,7 +376,7 @@ class _Run:
             with self.device.autocast(self.config.precision):
                 words, sentences = self.model(*batch.model_inputs)
                 losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-            found.add(losses.masked_words, losses.next_sentence, words, sentences, batch)
+            found.add(losses, words, sentences, batch, len(batch.masked_ids), len(rows))
         found = found.of_all(replicas)
         return {
             "mlm_loss": short(mean(found.words_loss, found.words)),
@@ -404,7 +420,7 @@ class _Run:
             "device": self.device.kind,
             "threads": training.threads,
             "ranks": self.replicas.count,
-            "micro_batch": training.micro_batch,
+            "micro_batch_tokens": training.micro_batch_tokens,
         }
 
     def _resume(self, found: checkpoint.Checkpoint) -> int:
@@ -485,13 +501,11 @@ class _Run:
         took = []
         for _ in range(1 + REHEARSED):
             began = time.monotonic()
-            self._gradients(self._batch(step), self.config.first_step + step, parts=1)
+            self._gradients(self._batch(step), self.config.first_step + step, rehearsal=True)
             self.device.wait()
             took.append(time.monotonic() - began)
         self.optimizer.zero_grad()
-        own = -(-self.config.batch_size // self.replicas.count)
-        parts = -(-own // (self.job.training.micro_batch or own))
-        return min(took[1:]) * parts
+        return min(took[1:]) * self.parts
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -567,22 +581,25 @@ class _Run:
 
         def fill(place: Path) -> None:
             if self.config.publish == "best":
-                self._copy_best(place)
+                self._copy(self.folder / f"best-{self.state.best_step}", place)
             else:
                 self._weights(place)
+            if self.config.stable_step is not None:
+                (place / STABLE).mkdir()
+                self._copy(self.folder / STABLE, place / STABLE)
             _write(place / "config.json", self._shape())
             _write(place / "held_out.json", scores)
             shutil.copyfile(self.folder / "metrics.jsonl", place / "metrics.jsonl")
 
         checkpoint.write_verified(self.folder / "result", fill)
 
-    def _copy_best(self, place: Path) -> None:
-        best = self.folder / f"best-{self.state.best_step}"
-        problem = checkpoint.broken(best)
+    def _copy(self, kept: Path, place: Path) -> None:
+        """Copy weights and optimizer that were kept on the way."""
+        problem = checkpoint.broken(kept)
         if problem:
-            raise TrainingError(f"the best weights, {best}, are broken: {problem}", "Start the run anew with --force.")
+            raise TrainingError(f"the weights kept in {kept} are broken: {problem}", "Start the run anew with --force.")
         for name in ("model.safetensors", "optimizer.safetensors", "optimizer.json"):
-            shutil.copyfile(best / name, place / name)
+            shutil.copyfile(kept / name, place / name)
 
     def _last_scores(self) -> dict[str, Any]:
         rows = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -607,16 +624,16 @@ class _Found:
         self.tokens = self.places = self.flops = 0.0
 
     def add(
-        self, words_loss: Tensor, sentences_loss: Tensor | None, words: Tensor, pairs: Tensor | None, batch: Batch
+        self, losses: Losses, words: Tensor, pairs: Tensor | None, batch: Batch, words_total: int, pairs_total: int
     ) -> None:
-        """Count one batch: mean losses, logits, and what is right."""
+        """Count a batch: its losses, which are sums divided by these totals, its logits, and what is right."""
         self.words += len(batch.masked_ids)
         self.words_right += int((words.detach().argmax(1) == batch.masked_ids).sum())
-        self.words_loss += words_loss.item() * len(batch.masked_ids)
-        if sentences_loss is not None and pairs is not None and batch.labels is not None:
+        self.words_loss += losses.masked_words.item() * words_total
+        if losses.next_sentence is not None and pairs is not None and batch.labels is not None:
             self.sentences += len(batch.labels)
             self.sentences_right += int((pairs.detach().argmax(1) == batch.labels).sum())
-            self.sentences_loss += sentences_loss.item() * len(batch.labels)
+            self.sentences_loss += losses.next_sentence.item() * pairs_total
         self.tokens += batch.tokens
         self.places += batch.input_ids.numel()
 
@@ -645,6 +662,17 @@ def _add(window: Window, found: _Found, norm: float) -> None:
     window.sentences_right += int(found.sentences_right)
     window.gradient_norm += norm
     window.padding_share += 1 - found.tokens / found.places
+
+
+def _optimizer(config: PretrainConfig, model: torch.nn.Module) -> Optimizer:
+    return {"adamw": AdamW, "lamb": Lamb}[config.optimizer](
+        model.named_parameters(),
+        beta1=config.adam_beta1,
+        beta2=config.adam_beta2,
+        epsilon=config.adam_epsilon,
+        weight_decay=config.weight_decay,
+        bias_correction=config.bias_correction,
+    )
 
 
 def _targets(job: Job) -> Targets | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from model.weights import to_hugging_face
+from model.weights import config_to_hugging_face, to_hugging_face
 from pipeline.config import Architecture, ReleaseConfig
 from pipeline.errors import DataError
 from pipeline.stage import Stage
@@ -69,22 +69,8 @@ def model_config(architecture: Architecture, tokenizer: Tokenizer) -> dict[str, 
     """config.json as transformers reads it."""
     return {
         "architectures": ["BertForPreTraining"],
-        "model_type": "bert",
-        "vocab_size": len(tokenizer.vocabulary),
-        "hidden_size": architecture.hidden,
-        "num_hidden_layers": architecture.layers,
-        "num_attention_heads": architecture.heads,
-        "intermediate_size": architecture.intermediate or 4 * architecture.hidden,
-        "max_position_embeddings": architecture.max_positions,
-        "type_vocab_size": 2,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": architecture.dropout,
-        "attention_probs_dropout_prob": architecture.dropout,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
         "pad_token_id": tokenizer.pad_id,
-        "tie_word_embeddings": True,
-        **({"is_decoder": True} if architecture.attention == "causal" else {}),
+        **config_to_hugging_face(architecture, len(tokenizer.vocabulary)),
     }
 
 

@@ -1,10 +1,20 @@
-"""Names of weights: ours, and those of Hugging Face's BertForPreTraining, in which releases are written."""
+"""Weights and sizes of a BERT: under our names, and as Hugging Face's BertForPreTraining has them, in which releases are
+written and public models come."""
 
+import json
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import ValidationError
+
+from pipeline.config import Architecture
 from pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
@@ -29,6 +39,23 @@ _PARTS = (
     ("next_sentence.", "cls.seq_relationship."),
 )
 _LAYER = re.compile(r"\.(\d+)\.")
+_WORDS = "bert.embeddings.word_embeddings.weight"
+_OPTIONAL = ("encoder.pooler.", "masked_words.", "next_sentence.")
+"""parts that a public model may lack, each as a whole"""
+_BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+"""what old files hold beside weights: 0, 1, 2, … and zeros"""
+_GELU: dict[str, Literal["erf", "tanh"]] = {
+    "gelu": "erf",
+    "gelu_python": "erf",
+    "gelu_new": "tanh",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_fast": "tanh",
+}
+_ASKED = {"model_type": "bert", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "absolute"}
+"""what config.json has to say, or to leave at transformers' default, for this model to compute the same"""
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def to_hugging_face(weights: Mapping[str, T]) -> dict[str, T]:
@@ -49,3 +76,150 @@ def _renamed(name: str, old: int, new: int) -> str:
         if general.startswith(part[old]) and "." not in general.removeprefix(part[old]):
             return (part[new] + general.removeprefix(part[old])).replace("#", layer[1] if layer else "")
     raise DataError(f"{name} is no weight of a BERT with pretraining heads")
+
+
+# ── sizes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def config_to_hugging_face(architecture: Architecture, vocabulary_size: int) -> dict[str, Any]:
+    """What decides the outputs of a model, as its config.json has it for transformers."""
+    return {
+        "model_type": "bert",
+        "vocab_size": vocabulary_size,
+        "hidden_size": architecture.hidden,
+        "num_hidden_layers": architecture.layers,
+        "num_attention_heads": architecture.heads,
+        "intermediate_size": architecture.intermediate or 4 * architecture.hidden,
+        "max_position_embeddings": architecture.max_positions,
+        "type_vocab_size": 2,
+        "hidden_act": {"erf": "gelu", "tanh": "gelu_new"}[architecture.gelu],
+        "hidden_dropout_prob": architecture.dropout,
+        "attention_probs_dropout_prob": architecture.dropout,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "tie_word_embeddings": True,
+        **({"is_decoder": True} if architecture.attention == "causal" else {}),
+    }
+
+
+def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Architecture, int]:
+    """Sizes and vocabulary size out of a config.json; `path` is named in messages.
+
+    Dropout is the hidden states'. Raises DataError where this model would compute something else, or sizes are missing.
+    """
+    for key, asked in _ASKED.items():
+        if config.get(key, asked) != asked:
+            raise DataError(f"{path}: {key} is {config[key]!r}, not {asked!r}", "This is not a BERT that can be read.")
+    activation = config.get("hidden_act", "gelu")
+    if not isinstance(activation, str) or activation not in _GELU:
+        raise DataError(f"{path}: hidden_act is {activation!r}", f"What can be read is one of {', '.join(_GELU)}.")
+    todo = "Take the config.json that belongs to the weights."
+    try:
+        architecture = Architecture(
+            layers=config["num_hidden_layers"],
+            hidden=config["hidden_size"],
+            heads=config["num_attention_heads"],
+            intermediate=config["intermediate_size"],
+            max_positions=config["max_position_embeddings"],
+            dropout=config.get("hidden_dropout_prob", 0.1),
+            gelu=_GELU[activation],
+            attention="causal" if config.get("is_decoder") else "bidirectional",
+        )
+        size = config["vocab_size"]
+    except KeyError as error:
+        raise DataError(f"{path} has no {error}", todo) from None
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'sizes'}: {each['msg']}" for each in error.errors())
+        raise DataError(f"{path}: {wrong}", todo) from None
+    if type(size) is not int or size < 1:
+        raise DataError(f"{path}: vocab_size is {size!r}", todo)
+    return architecture, size
+
+
+# ── a folder ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model in the Hugging Face layout."""
+
+    architecture: Architecture
+    vocabulary_size: int
+    weights: "dict[str, Tensor]"
+    """fp32, under our names"""
+    missing: tuple[str, ...]
+    """of `pooler`, `masked_words`, `next_sentence`: what the model has not"""
+    ignored: tuple[str, ...]
+    """weights that belong to another head"""
+
+
+def read_hugging_face(folder: Path) -> Imported:
+    """Read config.json and model.safetensors of a folder that transformers loads: BertModel or one with heads.
+
+    Old names (gamma, beta), missing prefixes, fp16 and bf16 weights are understood; a pooler or a pretraining head may be
+    missing as a whole.
+
+    Raises:
+        DataError: the folder holds no such model, or one that this code would not compute as transformers does.
+    """
+    import torch
+
+    from model.checkpoint import load_tensors
+
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read: {error}", "Name a folder that transformers loads.") from None
+    if not isinstance(config, dict):
+        raise DataError(f"{path} is not a JSON object", "Name a folder that transformers loads.")
+    architecture, size = config_from_hugging_face(config, path)
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        todo = "Save it anew with transformers: model.save_pretrained(folder, max_shard_size='100GB')."
+        raise DataError(f"{folder} has no model.safetensors; pickled or split weights are not read", todo)
+    theirs = {_full(name): tensor for name, tensor in load_tensors(file).items()}
+    for copy, original in (("weight", _WORDS), ("bias", "cls.predictions.bias")):
+        decoder = theirs.pop(f"cls.predictions.decoder.{copy}", None)
+        if decoder is not None and not torch.equal(decoder, theirs.setdefault(original, decoder)):
+            raise DataError(f"{file}: cls.predictions.decoder.{copy} is not {original}", "Only tied weights are read.")
+    weights, ignored = {}, []
+    for name, tensor in theirs.items():
+        if name in _BUFFERS:
+            continue
+        if not name.startswith(("bert.", "cls.")):
+            ignored.append(name)
+            continue
+        try:
+            weights[_renamed(name, 1, 0)] = tensor.float()
+        except DataError as error:
+            raise DataError(f"{file}: {error.what}", "Take a BERT as the paper describes it.") from None
+    return Imported(architecture, size, weights, _checked(weights, architecture, size, file), tuple(ignored))
+
+
+def _full(name: str) -> str:
+    """The name that BertForPreTraining gives a weight today."""
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):
+        name = f"bert.{name}"
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _checked(weights: "Mapping[str, Tensor]", architecture: Architecture, size: int, file: Path) -> tuple[str, ...]:
+    """The parts that are missing as a whole. Raises DataError for anything else that is missing or misshapen."""
+    import torch
+
+    from model.bert import BertForPretraining
+
+    with torch.device("meta"):
+        expected = BertForPretraining(architecture, size, "nsp").state_dict()
+    todo = "Take config.json and model.safetensors from one model."
+    for name, weight in weights.items():
+        if name not in expected or weight.shape != expected[name].shape:
+            wanted = f"config.json says {list(expected[name].shape)}" if name in expected else "there is no such layer"
+            raise DataError(f"{file}: {_renamed(name, 0, 1)} has shape {list(weight.shape)}, {wanted}", todo)
+    missing = [part for part in _OPTIONAL if not any(name.startswith(part) for name in weights)]
+    lacking = [name for name in expected if name not in weights and not name.startswith(tuple(missing))]
+    if lacking:
+        more = f" and {len(lacking) - 3} more weights" if len(lacking) > 3 else ""
+        raise DataError(f"{file} has no {', '.join(_renamed(name, 0, 1) for name in lacking[:3])}{more}", todo)
+    return tuple(part.removesuffix(".").rpartition(".")[2] for part in missing)

@@ -7,6 +7,7 @@ changing a default means raising the version of the stage that reads it.
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -262,6 +263,8 @@ class Architecture(Frozen):
     max_positions: Annotated[int, Field(ge=1, le=100_000)] = 512
     dropout: Share = 0.1
     """on embeddings, attention probabilities and both outputs of a layer"""
+    gelu: Literal["erf", "tanh"] = "erf"
+    """erf: the exact function, as the paper's weights were trained; tanh: its approximation, google-research/bert since 2019"""
     attention: Literal["bidirectional", "causal"] = "bidirectional"
     """causal: every token sees those before it only (the paper's left-to-right ablation)"""
 
@@ -282,10 +285,11 @@ class Phase(Frozen):
     batch_size: Count | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    warmup_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
 class Pretraining(Frozen):
-    """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py)."""
+    """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py; docs/pretraining.md)."""
 
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
     seed: Seed = 12345
@@ -294,13 +298,25 @@ class Pretraining(Frozen):
     """shared: ONE warm-up and decay over the steps of all phases (the paper); per_phase: each its own (NVIDIA)"""
     batch_size: Count = 256
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
-    warmup_steps: Annotated[int, Field(ge=0)] = 10_000
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    """None, without warmup_ratio: 10,000"""
+    warmup_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """instead of warmup_steps: share of the schedule's steps, rounded down"""
+    decay: Literal["linear", "polynomial", "wsd"] = "linear"
+    """how the learning rate falls: along a line or (1 − step / steps)^decay_power from the first step on, or (wsd,
+    warmup-stable-decay) along a line over the last decay_share of the steps, constant before"""
+    decay_power: Annotated[float, Field(gt=0, le=10)] | None = None
+    """of polynomial"""
+    decay_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """of wsd"""
+    optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    adam_beta1: Share = 0.9
-    adam_beta2: Share = 0.999
+    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of both optimizers, as are the next three"""
+    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     adam_epsilon: Annotated[float, Field(gt=0)] = 1e-6
-    bias_correction: bool = False
-    """False is what the original does"""
+    bias_correction: bool | None = None
+    """None: as the optimizer's original, adamw without, lamb with"""
     max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
     log_every: Count = 100
     """steps between two rows of metrics.jsonl"""
@@ -316,12 +332,29 @@ class Pretraining(Frozen):
         lengths = [phase.sequence_length for phase in self.phases]
         if len(set(lengths)) < len(lengths):
             raise ValueError(f"two phases have the same sequence_length: {lengths}; each length is an asset of its own")
-        if self.schedule == "shared" and any(p.learning_rate or p.warmup_steps is not None for p in self.phases):
-            raise ValueError("learning_rate and warmup_steps of a phase need schedule: per_phase")
-        total = sum(phase.steps for phase in self.phases)
-        if self.schedule == "shared" and self.warmup_steps >= total:
-            raise ValueError(f"warmup_steps {self.warmup_steps} is not below the {total} steps of all phases")
+        changed = ("learning_rate", "warmup_steps", "warmup_ratio")
+        if self.schedule == "shared" and any(getattr(p, key) is not None for p in self.phases for key in changed):
+            raise ValueError(f"{', '.join(changed)} of a phase need schedule: per_phase")
         return self
+
+    def schedule_steps(self, phase: Phase) -> int:
+        """Steps of the schedule that a phase is in: of all phases (shared) or of this one."""
+        return sum(each.steps for each in self.phases) if self.schedule == "shared" else phase.steps
+
+    def warmup_of(self, phase: Phase) -> int:
+        """Steps of the warm-up of a phase's schedule."""
+        for section in (phase, self):
+            if section.warmup_steps is not None:
+                return section.warmup_steps
+            if section.warmup_ratio is not None:
+                return math.floor(round(section.warmup_ratio * self.schedule_steps(phase), 9))
+        return 10_000
+
+    def decay_steps_of(self, phase: Phase) -> int | None:
+        """Steps at the end of a phase's schedule over which the learning rate falls; None: over all."""
+        if self.decay != "wsd" or self.decay_share is None:
+            return None
+        return max(1, round(self.decay_share * self.schedule_steps(phase)))
 
 
 class TaskFiles(Frozen):
@@ -487,11 +520,16 @@ class PretrainConfig(Frozen):
     schedule_steps: int
     """steps over which the learning rate decays: all phases (shared) or this one"""
     warmup_steps: int
+    decay_power: float = 1.0
+    decay_steps: int | None = None
+    """steps at the end of the schedule over which the learning rate falls after it was constant; None: it falls from the
+    start"""
     batch_size: int
     learning_rate: float
     max_predictions_per_seq: int
     seed: Seed = 12345
     precision: Literal["fp32", "bf16"] = "fp32"
+    optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: float = 0.01
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
@@ -502,6 +540,15 @@ class PretrainConfig(Frozen):
     evaluate_every: int = 10_000
     evaluate_sequences: int = 10_000
     publish: Literal["last", "best"] = "last"
+
+    @property
+    def stable_step(self) -> int | None:
+        """Steps of this phase after which a constant learning rate begins to fall: where a later run can go on from; None
+        where it does not in this phase."""
+        if self.decay_steps is None:
+            return None
+        step = self.schedule_steps - self.decay_steps - self.first_step
+        return step if 0 < step <= self.steps else None
 
 
 class ReleaseConfig(Frozen):

@@ -204,6 +204,12 @@ class Recipe(Frozen):
         whole = self.pretraining
         phase = whole.phases[index]
         shared = whole.schedule == "shared"
+        values = _common(whole, PretrainConfig, Phase) | {
+            "warmup_steps": whole.warmup_of(phase),
+            "decay_power": whole.decay_power or 1.0,
+            "decay_steps": whole.decay_steps_of(phase),
+            "bias_correction": whole.optimizer == "lamb" if whole.bias_correction is None else whole.bias_correction,
+        }
         return PretrainConfig(
             architecture=self.architecture,
             objective=self.shards.objective,
@@ -212,12 +218,11 @@ class Recipe(Frozen):
             sequence_length=phase.sequence_length,
             steps=phase.steps,
             first_step=sum(earlier.steps for earlier in whole.phases[:index]) if shared else 0,
-            schedule_steps=sum(each.steps for each in whole.phases) if shared else phase.steps,
-            warmup_steps=whole.warmup_steps if phase.warmup_steps is None else phase.warmup_steps,
+            schedule_steps=whole.schedule_steps(phase),
             batch_size=phase.batch_size or whole.batch_size,
             learning_rate=phase.learning_rate or whole.learning_rate,
             max_predictions_per_seq=self.max_predictions(phase),
-            **_common(whole, PretrainConfig, Phase),
+            **values,
         )
 
     def _finetune(self, task: str) -> FinetuneConfig:
@@ -405,6 +410,7 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
         yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
     yield from _phase_contradictions(recipe)
+    yield from _schedule_contradictions(recipe.pretraining)
     yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
     yield from _objective_contradictions(recipe)
     if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
@@ -491,9 +497,37 @@ def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, s
                 recipe.max_predictions(phase),
                 "Lower it.",
             )
-        warmup = recipe.pretraining.warmup_steps if phase.warmup_steps is None else phase.warmup_steps
-        if recipe.pretraining.schedule == "per_phase" and warmup >= phase.steps:
-            yield (*at, "warmup_steps"), f"is not below the {phase.steps} steps of the phase", warmup, "Lower it."
+
+
+def _schedule_contradictions(section: Pretraining) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    for key, kind in (("decay_power", "polynomial"), ("decay_share", "wsd")):
+        value = getattr(section, key)
+        if section.decay == kind and value is None:
+            yield ("pretraining", "decay"), f"needs {key}", kind, f"Write {key}, or another decay."
+        elif section.decay != kind and value is not None:
+            todo = f"Write decay: {kind}, or remove the key."
+            yield ("pretraining", key), f"decay {section.decay} has none", value, todo
+    parts: dict[KeyPath, Pretraining | Phase] = {("pretraining",): section}
+    parts |= {("pretraining", "phases", index): phase for index, phase in enumerate(section.phases)}
+    for at, part in parts.items():
+        if part.warmup_steps is not None and part.warmup_ratio is not None:
+            todo = "Remove one of the two; `warmup_steps: null` deletes an inherited one."
+            yield (*at, "warmup_ratio"), "stands beside warmup_steps", None, todo
+    for index, phase in enumerate(section.phases[:1] if section.schedule == "shared" else section.phases):
+        steps, warmup, falling = section.schedule_steps(phase), section.warmup_of(phase), section.decay_steps_of(phase)
+        of = "of all phases" if section.schedule == "shared" else "of the phase"
+        own = phase.warmup_steps is not None or phase.warmup_ratio is not None
+        at = ("pretraining", "phases", index) if own else ("pretraining",)
+        if warmup >= steps:
+            yield (
+                (*at, "warmup_steps"),
+                f"is not below the {steps} steps {of}",
+                warmup,
+                "Lower it, or write warmup_ratio.",
+            )
+        elif falling is not None and warmup + falling >= steps:
+            rule = f"a warm-up of {warmup} steps and a decay over {falling} leave none of the {steps} {of} between them"
+            yield ("pretraining", "decay_share"), rule, section.decay_share, "Lower it, or the warm-up."
 
 
 def _task_contradictions(finetuning: Finetuning, limit: int) -> Iterator[tuple[KeyPath, str, Any, str]]:

@@ -29,8 +29,9 @@ class TrainingSettings(Frozen):
     threads: Annotated[int, Field(ge=1)] = 2
     ranks: Annotated[int, Field(ge=1)] = 1
     """processes that pretrain one model together, started by torchrun"""
-    micro_batch: Annotated[int, Field(ge=1)] | None = None
-    """sequences of one forward pass; gradients of a batch are summed over several. None: the whole batch at once"""
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | None = None
+    """of pretraining: at most so many tokens, padding included, go through the model at once; a larger batch is split by
+    rows and its gradients are added up; None: never"""
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     checkpoint_steps: Annotated[int, Field(ge=1)] | None = None
     """checkpoints at every multiple of so many steps, besides"""

@@ -1,4 +1,4 @@
-"""The optimizer against a float64 reference in numpy and torch.optim; the schedule by hand."""
+"""The optimizers against float64 references in numpy and against torch.optim; clipping by hand."""
 
 import math
 
@@ -7,13 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from model.optimizer import AdamW, clip_gradients, learning_rate
+from model.lamb import Lamb
+from model.optimizer import AdamW, Optimizer, clip_gradients
 
 
 def reference(
-    weights: list[np.ndarray], gradients: list[list[np.ndarray]], rates: list[float], decays: list[float], correct: bool
+    weights: list[np.ndarray],
+    gradients: list[list[np.ndarray]],
+    rates: list[float],
+    decays: list[float],
+    correct: bool,
+    lamb: bool = False,
 ) -> list[np.ndarray]:
-    """optimization.py L126-149, written out for each array: m, v, update = m / (√v + ε) + decay · p."""
+    """optimization.py L126-149, written out for each array: m, v, update = m / (√v + ε) + decay · p; LAMB (You et al.
+    2020, algorithm 2) brings the update of a decayed array to the norm of the array."""
     first, second = [np.zeros_like(w) for w in weights], [np.zeros_like(w) for w in weights]
     for number, (rate, step) in enumerate(zip(rates, gradients, strict=True), start=1):
         for i, gradient in enumerate(step):
@@ -22,27 +29,56 @@ def reference(
             m, v = first[i], second[i]
             if correct:
                 m, v = m / (1 - 0.9**number), v / (1 - 0.999**number)
-            weights[i] = weights[i] - rate * (m / (np.sqrt(v) + 1e-6) + decays[i] * weights[i])
+            update = m / (np.sqrt(v) + 1e-6) + decays[i] * weights[i]
+            if lamb and decays[i]:
+                update *= math.sqrt((weights[i] ** 2).sum()) / math.sqrt((update**2).sum())
+            weights[i] = weights[i] - rate * update
     return weights
 
 
 @pytest.mark.parametrize("correct", [False, True])
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
-def test_ten_steps_against_numpy(correct: bool, dtype: torch.dtype, tolerance: float) -> None:
+def test_ten_steps_against_numpy(kind: type[Optimizer], correct: bool, dtype: torch.dtype, tolerance: float) -> None:
     random = np.random.default_rng(4)
-    shapes = {"matrix": (5, 3), "bias": (7,)}
+    shapes = {"matrix": (5, 3), "bias": (7,), "embedding": (11, 2)}
     start = [random.normal(size=shape) for shape in shapes.values()]
     gradients = [[random.normal(size=shape) * 10.0**-step for shape in shapes.values()] for step in range(10)]
     rates = [0.1 / (step + 1) for step in range(10)]
     parameters = {name: nn.Parameter(torch.tensor(w, dtype=dtype)) for name, w in zip(shapes, start, strict=True)}
-    optimizer = AdamW(parameters.items(), weight_decay=0.01, bias_correction=correct)
+    optimizer = kind(parameters.items(), weight_decay=0.01, bias_correction=correct)
     for rate, step in zip(rates, gradients, strict=True):
         for parameter, gradient in zip(parameters.values(), step, strict=True):
             parameter.grad = torch.tensor(gradient, dtype=dtype)
         optimizer.step(rate)
-    expected = reference(start, gradients, rates, [0.01, 0.0], correct)
+    expected = reference(start, gradients, rates, [0.01, 0.0, 0.01], correct, kind is Lamb)
     for parameter, by_hand in zip(parameters.values(), expected, strict=True):
         np.testing.assert_allclose(parameter.detach().numpy(), by_hand, atol=tolerance)
+
+
+def test_trust_ratio_by_hand() -> None:
+    """First corrected step, no decay: the update is the sign of the gradient, of norm 2 for 2 × 2; ‖p‖ = 20 000: no clamp."""
+    weight = nn.Parameter(torch.full((2, 2), 10_000.0, dtype=torch.float64))
+    weight.grad = torch.tensor([[3.0, -3.0], [3.0, 3.0]], dtype=torch.float64)
+    Lamb([("weight", weight)], weight_decay=0.0, bias_correction=True).step(0.01)
+    torch.testing.assert_close(
+        weight.detach(), torch.tensor([[9900.0, 10100.0], [9900.0, 9900.0]]).double(), atol=1e-3, rtol=0
+    )
+    small = nn.Parameter(torch.full((2, 2), 1e-9, dtype=torch.float64))  # nor from below
+    small.grad = torch.ones(2, 2, dtype=torch.float64)
+    Lamb([("weight", small)], weight_decay=0.0, bias_correction=True).step(0.01)
+    torch.testing.assert_close(small.detach(), torch.full((2, 2), 0.99e-9).double(), atol=1e-15, rtol=0)
+
+
+def test_trust_ratio_is_one_for_what_is_not_decayed_and_where_a_norm_is_0() -> None:
+    bias, zeros = nn.Parameter(torch.full((4,), 50.0)), nn.Parameter(torch.zeros(2, 2))
+    still = nn.Parameter(torch.ones(2, 2))
+    bias.grad, zeros.grad, still.grad = torch.ones(4), torch.ones(2, 2), torch.zeros(2, 2)
+    named = [("bias", bias), ("zeros", zeros), ("still", still)]
+    Lamb(named, weight_decay=0.0, bias_correction=True).step(0.01)
+    torch.testing.assert_close(bias.detach(), torch.full((4,), 49.99), atol=1e-5, rtol=0)
+    torch.testing.assert_close(zeros.detach(), torch.full((2, 2), -0.01), atol=1e-6, rtol=0)
+    assert (still == 1).all()
 
 
 def test_first_step_by_hand() -> None:
@@ -79,32 +115,22 @@ def test_a_parameter_without_gradient_stays_and_is_not_decayed() -> None:
 
 
 @pytest.mark.parametrize("correct", [False, True])
-def test_state_continues_byte_for_byte(correct: bool) -> None:
-    def run(steps: range, weight: nn.Parameter, optimizer: AdamW) -> None:
+@pytest.mark.parametrize("kind", [AdamW, Lamb])
+def test_state_continues_byte_for_byte(kind: type[Optimizer], correct: bool) -> None:
+    def run(steps: range, weight: nn.Parameter, optimizer: Optimizer) -> None:
         for step in steps:
             weight.grad = torch.full((3, 3), math.sin(step))
             optimizer.step(0.01)
 
     whole = nn.Parameter(torch.ones(3, 3))
-    run(range(8), whole, AdamW([("w", whole)], bias_correction=correct))
+    run(range(8), whole, kind([("w", whole)], bias_correction=correct))
     half = nn.Parameter(torch.ones(3, 3))
-    before = AdamW([("w", half)], bias_correction=correct)
+    before = kind([("w", half)], bias_correction=correct)
     run(range(4), half, before)
-    after = AdamW([("w", half)], bias_correction=correct)
+    after = kind([("w", half)], bias_correction=correct)
     after.load_state({name: moment.clone() for name, moment in before.state().items()}, before.updates)
     run(range(4, 8), half, after)
     assert torch.equal(whole, half)
-
-
-def test_learning_rate_by_hand() -> None:
-    # warm-up of 10 steps to 1e-4, then the line from 1e-4 at step 0 to 0 at step 100
-    rates = {0: 1e-5, 4: 5e-5, 9: 1e-4, 10: 0.9e-4, 50: 0.5e-4, 99: 1e-6}
-    for step, rate in rates.items():
-        assert learning_rate(step, 1e-4, 10, 100) == pytest.approx(rate, rel=1e-12)
-    assert learning_rate(0, 1e-4, 0, 100) == 1e-4
-    assert all(learning_rate(step, 1e-4, 10_000, 1_000_000) > 0 for step in (0, 1, 9_999, 10_000, 999_999))
-    # at the end of the paper's warm-up the rate drops by a hundredth
-    assert learning_rate(10_000, 1e-4, 10_000, 1_000_000) == pytest.approx(0.99e-4)
 
 
 def test_clipping_by_hand() -> None:

@@ -19,9 +19,9 @@ import torch
 from model import checkpoint, lines
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
-from model.optimizer import learning_rate
 from model.pretraining import pretrain
 from model.pretraining_loop import baselines, train
+from model.schedule import learning_rate
 from pipeline import atomic
 from pipeline.config import PretrainConfig, Shards, ShardsConfig
 from pipeline.errors import DataError, TrainingError
@@ -56,7 +56,14 @@ def config_of(**changes: Any) -> PretrainConfig:
     return PretrainConfig.model_validate(plain | changes)
 
 
-def job(folder: Path, shards: Path, config: PretrainConfig, previous: Path | None = None, seconds: float = 60) -> Path:
+def job(
+    folder: Path,
+    shards: Path,
+    config: PretrainConfig,
+    previous: Path | None = None,
+    seconds: float = 60,
+    **training: Any,
+) -> Path:
     folder.mkdir(exist_ok=True)
     atomic.write_json(
         folder / "config.json",
@@ -66,14 +73,15 @@ def job(folder: Path, shards: Path, config: PretrainConfig, previous: Path | Non
             "vocabulary": str(folder),
             "shards": str(shards),
             "previous": None if previous is None else str(previous),
-            "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": seconds},
+            "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": seconds, **training},
         },
     )
     return folder
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 class StopAt(Stop):
@@ -397,6 +405,62 @@ def test_without_sentence_task(tmp_path: Path) -> None:
     assert row["nsp_loss"] is None and row["loss"] == row["mlm_loss"]
     scores = json.loads((folder / "result" / "held_out.json").read_text())
     assert scores["nsp_accuracy"] is None and scores["baselines"]["nsp_majority_accuracy"] is None
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 64])
+def test_a_batch_in_parts_gives_the_losses_of_the_batch(tmp_path: Path, shards: Path, tokens: int) -> None:
+    """One, two and four rows of 16 tokens at once, of batches of 6 that never come out even; without dropout."""
+    still = ARCHITECTURE.model_copy(update={"dropout": 0.0})
+    config = config_of(architecture=still, log_every=1, learning_rate=1e-3, bias_correction=True)
+    assert train(job(tmp_path / "whole", shards, config), Stop())
+    assert train(job(tmp_path / "parts", shards, config, micro_batch_tokens=tokens), Stop())
+    one, two = (lines.read(tmp_path / name / "result" / "metrics.jsonl") for name in ("whole", "parts"))
+    assert len(one) == len(two)
+    for whole_row, row in zip(one, two, strict=True):
+        for name in ("loss", "mlm_loss", "nsp_loss", "gradient_norm"):
+            if name in row:  # metrics have six digits, and rounding grows over the steps
+                assert row[name] == pytest.approx(whole_row[name], rel=2e-6 if row["step"] == 1 else 2e-5)
+        for name in ("mlm_accuracy", "nsp_accuracy", "learning_rate"):
+            assert row.get(name) == whole_row.get(name)
+
+
+def test_parts_of_another_size_go_on_with_a_warning(
+    tmp_path: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    assert not train(folder, StopAt(9))
+    job(folder, shards, config_of(), micro_batch_tokens=32)
+    assert train(folder, Stop())
+    assert "resumed with another micro_batch_tokens None → 32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates"),
+    [
+        # warm-up 5 to 0.01 and the root of what is left: √(1 − 20 / 48), √(1 / 48)
+        (
+            {"optimizer": "lamb", "bias_correction": True, "decay_power": 0.5},
+            {1: 0.002, 21: 0.00763763, 48: 0.00144338},
+        ),
+        # constant, then a line over the last 8
+        ({"decay_steps": 8}, {1: 0.002, 6: 0.01, 41: 0.01, 45: 0.005, 48: 0.00125}),
+    ],
+)
+def test_other_optimizers_and_schedules(
+    tmp_path: Path, shards: Path, changes: dict[str, Any], rates: dict[int, float]
+) -> None:
+    config = config_of(log_every=1, **changes)
+    folder = job(tmp_path / "run", shards, config)
+    assert train(folder, Stop())
+    rows = [row for row in lines.read(folder / "result" / "metrics.jsonl") if "loss" in row]
+    found = {row["step"]: row["learning_rate"] for row in rows}
+    assert {step: found[step] for step in rates} == pytest.approx(rates, rel=1e-5)
+    assert rows[-1]["mlm_loss"] < rows[0]["mlm_loss"] - 0.2
+    stopped = job(tmp_path / "stopped", shards, config)
+    assert not train(stopped, StopAt(30))
+    assert train(stopped, Stop())
+    assert files(stopped / "result") == files(folder / "result")
+    assert ("stable/model.safetensors" in files(folder / "result")) == ("decay_steps" in changes)
 
 
 def test_bf16_trains(tmp_path: Path, shards: Path) -> None:

@@ -38,7 +38,7 @@ def long(folder: Path, shards: Path, previous: Path | None = None, **training: A
         log_every=9, evaluate_every=50,
     )  # fmt: skip
     job(folder, shards, config, previous)
-    plain = {"device": "cpu", "threads": 1, "micro_batch": 2, "checkpoint_steps": 5, "checkpoint_seconds": 1000}
+    plain = {"device": "cpu", "threads": 1, "micro_batch_tokens": 32, "checkpoint_steps": 5, "checkpoint_seconds": 1000}
     place = None if previous is None else str(previous)
     atomic.write_json(
         folder / "config.json",

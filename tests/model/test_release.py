@@ -11,10 +11,11 @@ import torch
 
 from model import checkpoint
 from model.bert import BertForPretraining
+from model.fill_mask import load_release
 from model.release import make_release
 from model.weights import from_hugging_face, to_hugging_face
 from pipeline import tokenizer
-from pipeline.config import ReleaseConfig
+from pipeline.config import Architecture, ReleaseConfig
 from pipeline.errors import DataError
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary
 
@@ -34,18 +35,20 @@ SCORES = {
 }
 
 
-def pretrained(folder: Path, sentence_task: str = "nsp") -> BertForPretraining:
+def pretrained(
+    folder: Path, sentence_task: str = "nsp", architecture: Architecture = ARCHITECTURE
+) -> BertForPretraining:
     """A folder as the pretrained stage leaves it, with weights far from their initial values; returns its model."""
     torch.set_num_threads(1)
     folder.mkdir()
-    model = BertForPretraining(ARCHITECTURE, len(VOCABULARY), sentence_task).eval()
+    model = BertForPretraining(architecture, len(VOCABULARY), sentence_task).eval()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
     checkpoint.save_tensors(model.state_dict(), folder / "model.safetensors")
     shape = {
-        "architecture": ARCHITECTURE.plain(),
+        "architecture": architecture.plain(),
         "vocabulary_size": len(VOCABULARY),
         "sentence_task": sentence_task,
     }
@@ -54,8 +57,10 @@ def pretrained(folder: Path, sentence_task: str = "nsp") -> BertForPretraining:
     return model
 
 
-def released(folder: Path, sentence_task: str = "nsp") -> tuple[BertForPretraining, Path, dict[str, Any]]:
-    model = pretrained(folder / "pretrained", sentence_task)
+def released(
+    folder: Path, sentence_task: str = "nsp", architecture: Architecture = ARCHITECTURE
+) -> tuple[BertForPretraining, Path, dict[str, Any]]:
+    model = pretrained(folder / "pretrained", sentence_task, architecture)
     out = folder / "release"
     out.mkdir()
     inputs = {"pretrained": folder / "pretrained", "wordpiece_vocab": write_vocabulary(folder / "vocabulary")}
@@ -69,10 +74,11 @@ def loaded(auto: Any, folder: Path) -> Any:
     return model.eval()
 
 
-def test_transformers_gives_the_same_hidden_states_and_logits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{}, {"gelu": "tanh"}, {"attention": "causal"}, {"hidden": 30, "heads": 5}])
+def test_transformers_gives_the_same_hidden_states_and_logits(tmp_path: Path, changes: dict[str, Any]) -> None:
     from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
 
-    model, folder, _ = released(tmp_path)
+    model, folder, _ = released(tmp_path, architecture=ARCHITECTURE.model_copy(update=changes))
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(0, len(VOCABULARY), (2, 12), generator=generator)
     types = (torch.arange(12) >= 5).long().repeat(2, 1)
@@ -93,6 +99,9 @@ def test_transformers_gives_the_same_hidden_states_and_logits(tmp_path: Path) ->
     torch.testing.assert_close(words, heads.prediction_logits[rows, positions].flatten(0, 1), atol=1e-5, rtol=0)
     torch.testing.assert_close(words, masked[rows, positions].flatten(0, 1), atol=1e-5, rtol=0)
     torch.testing.assert_close(sentences, heads.seq_relationship_logits, atol=1e-5, rtol=0)
+    again = load_release(folder)
+    assert again.encoder.architecture == model.encoder.architecture
+    assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in model.state_dict().items())
 
 
 @pytest.mark.parametrize(

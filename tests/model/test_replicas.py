@@ -14,7 +14,7 @@ import pytest
 from model import checkpoint, heartbeat, launcher, lines
 from model.child import Stop
 from model.pretraining_loop import train
-from pipeline import atomic
+from pipeline import atomic, progress
 from pipeline.errors import TrainingError
 from pipeline.settings import TrainingSettings
 from tests.model.test_pretraining import config_of
@@ -25,7 +25,7 @@ DRY = ARCHITECTURE.model_copy(update={"dropout": 0.0}).plain()
 
 
 def prepared(folder: Path, shards: Path, training: dict[str, Any], **changes: Any) -> Path:
-    config = config_of(**{"architecture": DRY, "log_every": 1, **changes})
+    config = config_of(**{"architecture": DRY, "log_every": 1, "learning_rate": 1e-3, **changes})
     folder.mkdir(exist_ok=True)
     plain = {
         "config": config.plain(),
@@ -62,11 +62,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
 
 def test_parts_of_a_batch_give_its_gradient(tmp_path: Path, shards: Path, alone: Path) -> None:
     """Batches of 6 in parts of 4 and 2, with masked words in unequal numbers."""
-    folder = prepared(tmp_path / "run", shards, {"micro_batch": 4})
+    folder = prepared(tmp_path / "run", shards, {"micro_batch_tokens": 64})
     assert train(folder, Stop())
     assert [step for step, _ in curve(folder)] == list(range(1, 49))
     for (_, loss), (_, expected) in zip(curve(folder), curve(alone), strict=True):
-        assert loss == pytest.approx(expected, abs=1e-5)
+        assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(
@@ -76,7 +76,7 @@ def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(
     two = prepared(tmp_path / "two", shards, {})
     launch(two, ranks=2)
     for (_, loss), (_, expected) in zip(curve(two), curve(alone), strict=True):
-        assert loss == pytest.approx(expected, abs=1e-5)
+        assert loss == pytest.approx(expected, rel=1e-5)
     scores, expected_scores = (json.loads((f / "result" / "held_out.json").read_text()) for f in (two, alone))
     assert scores["mlm_loss"] == pytest.approx(expected_scores["mlm_loss"], abs=1e-4)
     assert scores["nsp_accuracy"] == expected_scores["nsp_accuracy"]
@@ -99,17 +99,17 @@ def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(
     assert "ranks 2 → 1" in capsys.readouterr().err
     assert [step for step, _ in curve(cut)] == list(range(1, 49))
     for (_, loss), (_, expected) in zip(curve(cut), curve(alone), strict=True):
-        assert loss == pytest.approx(expected, abs=1e-5)
+        assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_three_processes_share_batches_that_three_does_not_divide(tmp_path: Path, shards: Path) -> None:
     """Batches of 5 (2, 2 and 1 sequences), in parts of one."""
     one = prepared(tmp_path / "one", shards, {}, batch_size=5, steps=12, schedule_steps=12)
     assert train(one, Stop())
-    three = prepared(tmp_path / "three", shards, {"micro_batch": 1}, batch_size=5, steps=12, schedule_steps=12)
+    three = prepared(tmp_path / "three", shards, {"micro_batch_tokens": 16}, batch_size=5, steps=12, schedule_steps=12)
     launch(three, ranks=3)
     for (_, loss), (_, expected) in zip(curve(three), curve(one), strict=True):
-        assert loss == pytest.approx(expected, abs=1e-5)
+        assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_process_that_is_stopped_is_found_and_the_others_say_where_they_wait(tmp_path: Path, shards: Path) -> None:
@@ -124,8 +124,6 @@ def test_a_process_that_is_stopped_is_found_and_the_others_say_where_they_wait(t
             stopped.append(json.loads(found.read_text())["pid"])
             os.kill(stopped[0], signal.SIGSTOP)
 
-    from pipeline import progress
-
     with pytest.raises(TrainingError) as failed, progress.listen(stop_one):
         launcher.run("model.pretrain", folder, 100_000, settings=settings, ranks=2, poll_seconds=0.05)
     assert stopped
@@ -139,16 +137,15 @@ def test_a_process_that_is_stopped_is_found_and_the_others_say_where_they_wait(t
 def test_a_single_process_that_is_stopped_is_killed_and_named(tmp_path: Path, shards: Path) -> None:
     folder = prepared(tmp_path / "run", shards, {"hang_seconds": 1}, steps=100_000, schedule_steps=100_000)
     settings = TrainingSettings(device="cpu", threads=1, hang_seconds=1)
-    from pipeline import progress
 
     def stop_it(_: Any) -> None:
         if len(curve(folder)) > 3:
             for pid in heartbeat.pids(folder):
                 os.kill(pid, signal.SIGSTOP)
 
-    with pytest.raises(TrainingError, match=r"rank 0 \(pid \d+, step \d+\) gave no sign of life"):
-        with progress.listen(stop_it):
-            launcher.run("model.pretrain", folder, 100_000, settings=settings, poll_seconds=0.05)
+    what = r"rank 0 \(pid \d+, step \d+\) gave no sign of life"
+    with pytest.raises(TrainingError, match=what), progress.listen(stop_it):
+        launcher.run("model.pretrain", folder, 100_000, settings=settings, poll_seconds=0.05)
 
 
 def wait_for(condition: Any, seconds: float = 60) -> None:

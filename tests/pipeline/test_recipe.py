@@ -90,6 +90,59 @@ def test_child_of_demo_differs_where_it_says_so_and_nowhere_else(shipped: Loaded
     assert changed == {"pretraining_shards_128", "pretrained_128", "release", "benchmark_report"}
 
 
+def pretrained(folder: Path, text: str) -> list[PretrainConfig]:
+    """The configuration of every phase of SMALL with other lines in the place of its section pretraining."""
+    recipe = load(folder, small=SMALL.partition("pretraining:")[0] + text).get("small")
+    found = [recipe.config_for(f"pretrained_{phase.sequence_length}") for phase in recipe.pretraining.phases]
+    return [config for config in found if isinstance(config, PretrainConfig)]
+
+
+TWO = "phases: [{sequence_length: 128, steps: 7038%s}, {sequence_length: 512, steps: 1563%s}]"
+
+
+def test_the_schedule_of_nvidias_large_batches(tmp_path: Path) -> None:
+    """LAMB 65,536 / 32,768, 7,038 steps with warm-up .2843 (2,000) and 1,563 with .128 (200), power ½."""
+    phases = TWO % (", warmup_ratio: 0.2843", ", warmup_ratio: 0.128, batch_size: 32768, learning_rate: 4e-3")
+    rest = "schedule: per_phase, decay: polynomial, decay_power: 0.5, optimizer: lamb, batch_size: 65536, learning_rate: 6e-3"
+    first, second = pretrained(tmp_path, f"pretraining: {{{phases}, {rest}}}")
+    assert (first.first_step, first.schedule_steps, first.warmup_steps) == (0, 7038, 2000)
+    assert (second.first_step, second.schedule_steps, second.warmup_steps) == (0, 1563, 200)
+    assert (first.optimizer, first.bias_correction, first.decay_power, first.decay_steps) == ("lamb", True, 0.5, None)
+    assert (second.batch_size, second.learning_rate) == (32768, 4e-3)
+
+
+def test_warmups_and_what_the_optimizer_corrects(tmp_path: Path) -> None:
+    def first(text: str) -> PretrainConfig:
+        return pretrained(tmp_path, f"pretraining: {{{text}}}")[0]
+
+    shared = "phases: [{sequence_length: 128, steps: 90000}, {sequence_length: 512, steps: 10000}]"
+    assert first(shared).warmup_steps == 10_000
+    assert first(f"{shared}, warmup_ratio: 0.29").warmup_steps == 29_000  # 0.29 · 100,000 is 28,999.999… in floats
+    assert first(f"{shared}, warmup_ratio: 0.00005").warmup_steps == 5
+    assert first(f"{shared}, schedule: per_phase, warmup_ratio: 0.1, learning_rate: 1e-3").warmup_steps == 9_000
+    over = "schedule: per_phase, warmup_steps: 3, phases: [{sequence_length: 128, steps: 90, warmup_ratio: 0.1}]"
+    assert first(over).warmup_steps == 9
+    assert not first(shared).bias_correction and first(f"{shared}, bias_correction: true").bias_correction
+    assert first(f"{shared}, optimizer: lamb").bias_correction
+    assert not first(f"{shared}, optimizer: lamb, bias_correction: false").bias_correction
+
+
+def test_where_the_stable_part_of_the_schedule_ends(tmp_path: Path) -> None:
+    """Of 7,038 + 1,563 steps the last 20 % fall: 8,601 − 1,720 = 6,881, in the first phase."""
+
+    def stable(share: float, **changes: str) -> list[int | None]:
+        rest = "".join(f", {key}: {value}" for key, value in changes.items())
+        text = f"pretraining: {{{TWO % ('', '')}, warmup_steps: 100, decay: wsd, decay_share: {share}{rest}}}"
+        return [config.stable_step for config in pretrained(tmp_path, text)]
+
+    assert stable(0.2) == [6881, None]
+    assert stable(0.1) == [None, 7741 - 7038]
+    assert stable(1563 / 8601) == [7038, None]  # falls with the second phase: the first ends stable
+    assert stable(0.5, schedule="per_phase") == [3519, 1563 - 782]
+    linear = pretrained(tmp_path, f"pretraining: {{{TWO % ('', '')}, warmup_steps: 100}}")
+    assert [config.stable_step for config in linear] == [None, None]
+
+
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -231,7 +284,52 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
             "Correct",
         ),
         ("kind: books, ", "", "corpus.sources.books.kind: is missing", "Write `kind:`"),
-        ("warmup_steps: 10", "warmup_steps: 100", "small.yaml:5: pretraining: warmup_steps 100 is not below", ""),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 100",
+            "small.yaml:6: pretraining.warmup_steps: is not below the 100 steps of all phases (it is 100)",
+            "",
+        ),
+        (
+            "warmup_steps: 10",
+            "warmup_ratio: 1",
+            "small.yaml:6: pretraining.warmup_ratio: input should be less than 1",
+            "",
+        ),
+        (
+            "warmup_steps: 10",
+            "decay: polynomial",
+            "small.yaml:6: pretraining.decay: needs decay_power",
+            "Write decay_power",
+        ),
+        ("warmup_steps: 10", "decay: wsd", "pretraining.decay: needs decay_share", "Write decay_share"),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 10\n  decay_power: 2",
+            "small.yaml:7: pretraining.decay_power: decay linear has none (it is 2.0)",
+            "polynomial",
+        ),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 10\n  decay_share: 0.1",
+            "small.yaml:7: pretraining.decay_share: decay linear",
+            "wsd",
+        ),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 10\n  warmup_ratio: 0.1",
+            "small.yaml:7: pretraining.warmup_ratio: stands beside",
+            "null",
+        ),
+        (
+            "warmup_steps: 10",
+            "warmup_steps: 60\n  decay: wsd\n  decay_share: 0.4",
+            "small.yaml:8: pretraining.decay_share: a warm-up of 60 steps and a decay over 40 leave none of the 100",
+            "Lower",
+        ),
+        ("steps: 100", "steps: 100, warmup_ratio: 0.1", "warmup_ratio of a phase need schedule: per_phase", ""),
+        ("warmup_steps: 10", "optimizer: adam", "optimizer: input should be 'adamw' or 'lamb' (it is adam)", ""),
+        ("name: small", "name: small\narchitecture: {gelu: exact}", "gelu: input should be 'erf' or 'tanh'", ""),
         # impossible together
         (
             "length: 128",
