@@ -7,7 +7,8 @@ than 200 characters is [UNK]. The one difference: a final capital Σ is lowercas
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -215,15 +216,26 @@ def tokenizer_json(vocabulary: Sequence[str], *, lowercase: bool, strip_accents:
     return tokenizer.to_str(pretty=True) + "\n"
 
 
-def bert_words(*, lowercase: bool, strip_accents: bool) -> Callable[[str], list[str]]:
-    """A function from text to its words as BERT's normaliser and pre-tokeniser make them, before they become pieces."""
+def bert_words(*, lowercase: bool, strip_accents: bool) -> Callable[[Mapping[str, int]], Counter[str]]:
+    """A function from counted texts to the counts of their words, as BERT's normaliser and pre-tokeniser make them.
+
+    Words are what becomes pieces: "Don't" is `don`, `'`, `t`, and every Chinese character is one.
+    """
     from tokenizers import pre_tokenizers
 
-    normalizer = _normalizer(lowercase, strip_accents)
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalize = _normalizer(lowercase, strip_accents).normalize_str
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 
-    def words(text: str) -> list[str]:
-        return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))]
+    def words(texts: Mapping[str, int]) -> Counter[str]:
+        between_spaces: Counter[str] = Counter()
+        for text, count in texts.items():
+            for part in normalize(text).split(" "):
+                between_spaces[part] += count
+        found: Counter[str] = Counter()
+        for part, count in between_spaces.items():  # each once: splitting is slower than normalising
+            for word, _ in split(part):
+                found[word] += count
+        return found
 
     return words
 
