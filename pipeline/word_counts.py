@@ -59,11 +59,11 @@ def count_words(
         DataError: a file that can't be read, or a document of a split that is none.
         BertError: a worker process died.
     """
-    tasks, size = _tasks(folder, scratch, {"lowercase": lowercase, "strip_accents": strip_accents})
+    tasks = _tasks(folder, scratch, {"lowercase": lowercase, "strip_accents": strip_accents})
     rows = sum(task["rows"] for task in tasks)
     long: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
     done = 0
-    counted = workers.ordered("pipeline.word_counts:count", tasks, min(worker_count, 1 + size // WORK_PER_WORKER))
+    counted = workers.ordered("pipeline.word_counts:count", tasks, min(worker_count, 1 + text_bytes(folder) // WORK_PER_WORKER))
     for task, found in zip(tasks, counted, strict=True):
         for split in SPLITS:
             long[split].update(found[split])
@@ -72,10 +72,19 @@ def count_words(
     return {split: _added_up(scratch, split, len(tasks), long[split], worker_count) for split in SPLITS}
 
 
-def _tasks(folder: Path, scratch: Path, options: Mapping[str, bool]) -> tuple[list[dict[str, Any]], int]:
-    """The row groups of all parts, cut into tasks, and the bytes of their text."""
+def text_bytes(folder: Path) -> int:
+    """Bytes of the documents before compression, from the footers of their files."""
+    size = 0
+    for path in part_files(folder):
+        with readable(path):
+            described = pq.read_metadata(path)
+        size += sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
+    return size
+
+
+def _tasks(folder: Path, scratch: Path, options: Mapping[str, bool]) -> list[dict[str, Any]]:
+    """The row groups of all parts, cut into tasks."""
     tasks: list[dict[str, Any]] = []
-    total = 0
     for path in part_files(folder):
         with readable(path):
             described = pq.read_metadata(path)
@@ -86,12 +95,11 @@ def _tasks(folder: Path, scratch: Path, options: Mapping[str, bool]) -> tuple[li
             groups.append(number)
             rows += group.num_rows
             size += group.total_byte_size
-            total += group.total_byte_size
             if size >= TASK_BYTES or number == described.num_row_groups - 1:
                 told = {"file": str(path.resolve()), "groups": groups, "rows": rows, "number": len(tasks)}
                 tasks.append({**told, "scratch": str(scratch), **options})
                 groups, rows, size = [], 0, 0
-    return tasks, total
+    return tasks
 
 
 def _counts_file(scratch: Path, split: str, number: int) -> Path:

@@ -6,10 +6,12 @@ import os
 import random
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import tokenizers
 
@@ -19,13 +21,23 @@ from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.stage import ROOT
 from pipeline.suites import SUITES, validate
-from pipeline.tokenizer import SPECIAL_TOKENS, bert_words, load, make
-from pipeline.vocabulary import count_words, coverage, learn, train_vocabulary
+from pipeline.tokenizer import SPECIAL_TOKENS, load, make
+from pipeline.vocabulary import coverage, train_vocabulary
+from pipeline.vocabulary import learn as learn_words
+from pipeline.word_counts import Words
 
 # The example of Hugging Face's course on BPE: ug 20, un 16, h + ug 15; then by hand p + un 12,
 # p + ug, hug + s, b + un
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 HUGS_TOKENS = [*"bghnpsu", "##g", "##n", "##s", "##u", "##ug", "##un", "hug", "pun"]
+
+
+def counted(words: Mapping[str, int]) -> Words:
+    return Words(pa.array(list(words), pa.large_string()), np.array(list(words.values()), np.int64))
+
+
+def learn(words: Mapping[str, int], config: VocabularyConfig) -> list[str]:
+    return learn_words(counted(words), config)
 
 
 def config(size: int, **others: Any) -> VocabularyConfig:
@@ -123,17 +135,6 @@ def test_rare_pairs_are_not_merged() -> None:
         learn(HUGS, config(5 + 15, min_frequency=13))
 
 
-def test_counting_by_stretches_gives_the_words_of_the_whole_text() -> None:
-    text = (
-        "Ångström,\x1cde\u0301ja\u0301\x85vu\u00a0x\u2028y\u3000z 漢字kanji\t[MASK]##a don't\r\n\u200bEnd\ufffd. İI ß"
-    )
-    for lowercase, strip_accents in ((True, True), (False, False), (True, False)):
-        chosen = config(100, lowercase=lowercase, strip_accents=strip_accents)
-        chunks = Counter(text.replace("\t", " ").replace("\r", " ").replace("\n", " ").split(" "))
-        direct = Counter(bert_words(lowercase=lowercase, strip_accents=strip_accents)(text))
-        assert count_words(chunks, chosen) == direct
-
-
 def train(folder: Path, out: Path, **options: Any) -> tuple[bytes, bytes, dict[str, Any]]:
     out.mkdir()
     statistics = train_vocabulary({"documents": folder}, VocabularyConfig(**options), out)
@@ -212,9 +213,14 @@ def test_coverage_by_hand() -> None:
     vocabulary = learn(HUGS, config(5 + 15))
     tokenizer = make(vocabulary, lowercase=True, strip_accents=True)
     # hug: 1 piece, bug: b ##ug, xyz: [UNK]
-    assert coverage({"hug": 5, "bug": 3, "xyz": 2}, tokenizer) == {
+    assert coverage(counted({"hug": 5, "bug": 3, "xyz": 2}), tokenizer) == {
         "words_millions": 1e-5,
         "unknown_rate": 0.2,
+        "whole_word_share": 0.5,
         "pieces_per_word": 1.3,
         "continued_share": round(3 / 13, 6),
+        "tokens_used": 3,
+        "words_by_pieces": {"[UNK]": 2, "1": 5, "2": 3, "3": 0, "4": 0, "5 or more": 0},
+        "longest_tokens": {"hug": 5, "pun": 0, "##ug": 3, "##un": 0}
+        | {"##g": 0, "##n": 0, "##s": 0, "##u": 0, "b": 3, "g": 0, "h": 0, "n": 0, "p": 0, "s": 0, "u": 0},
     }
