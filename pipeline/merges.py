@@ -119,11 +119,15 @@ class _Pairs:
         has_right = right >= 0
         has_left = (left >= 0) & (symbols[before] != _WITHIN)  # else the pair on the left has counted this neighbour
         self._remove(
-            np.concatenate([second << 32 | was_right[has_right].astype(np.int64), left[has_left].astype(np.int64) << 32 | first]),
+            np.concatenate(
+                [second << 32 | was_right[has_right].astype(np.int64), left[has_left].astype(np.int64) << 32 | first]
+            ),
             np.concatenate([weights[has_right], weights[has_left]]),
         )
         arisen = self._add(
-            np.concatenate([number << 32 | right[has_right].astype(np.int64), left[has_left].astype(np.int64) << 32 | number]),
+            np.concatenate(
+                [number << 32 | right[has_right].astype(np.int64), left[has_left].astype(np.int64) << 32 | number]
+            ),
             np.concatenate([places[has_right], before[has_left]]),
         )
         for each in arisen:

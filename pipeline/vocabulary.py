@@ -1,6 +1,6 @@
 """The WordPiece vocabulary: trained on the documents, or taken from elsewhere, and measured on held-out text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,15 @@ from pipeline.errors import DataError
 from pipeline.merges import merged
 from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.tokenizer import SPECIAL_TOKENS, Tokenizer, make, out_of_reach, read_vocabulary, stand_for_text, tokenizer_json
+from pipeline.tokenizer import (
+    SPECIAL_TOKENS,
+    Tokenizer,
+    make,
+    out_of_reach,
+    read_vocabulary,
+    stand_for_text,
+    tokenizer_json,
+)
 from pipeline.word_counts import Words, count_words, text_bytes
 
 STAGE = Stage(
@@ -99,7 +107,12 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
             "Raise vocabulary.size or lower vocabulary.alphabet_limit.",
         )
     vocabulary = merged(
-        symbols, weights, pinned, config.size, config.min_frequency, lambda done: progress.report(done, config.size, "tokens")
+        symbols,
+        weights,
+        pinned,
+        config.size,
+        config.min_frequency,
+        lambda done: progress.report(done, config.size, "tokens"),
     )
     if len(vocabulary) < config.size:
         raise DataError(

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,9 @@ def count_words(
     rows = sum(task["rows"] for task in tasks)
     long: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
     done = 0
-    counted = workers.ordered("pipeline.word_counts:count", tasks, min(worker_count, 1 + text_bytes(folder) // WORK_PER_WORKER))
+    counted = workers.ordered(
+        "pipeline.word_counts:count", tasks, min(worker_count, 1 + text_bytes(folder) // WORK_PER_WORKER)
+    )
     for task, found in zip(tasks, counted, strict=True):
         for split in SPLITS:
             long[split].update(found[split])
@@ -224,7 +227,7 @@ def _write_parts(table: pa.Table, path: Path) -> None:
     ends = np.searchsorted(parts[order], np.arange(PARTS + 1))
     ordered = table.take(pa.array(order)).combine_chunks()
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, WORDS) as writer:
-        for start, end in zip(ends[:-1], ends[1:], strict=True):
+        for start, end in pairwise(ends.tolist()):
             columns = [column.chunk(0)[start:end] if column.num_chunks else [] for column in ordered.columns]
             writer.write_batch(pa.record_batch(columns, schema=WORDS))
 
