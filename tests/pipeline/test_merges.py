@@ -85,7 +85,7 @@ def test_words_of_any_letters(words: dict[str, int]) -> None:
 
 
 def english() -> str:
-    return lzma.decompress(shared("data/reference/pairs_corpus.txt.xz").read_bytes()).decode()[:4_000_000]
+    return lzma.decompress(shared("data/reference/pairs_corpus.txt.xz").read_bytes()).decode()[:1_500_000]
 
 
 @cache
@@ -99,7 +99,7 @@ def of_wiki(name: str) -> str:
                 texts.append(to_text(page.text, site))
     except BertError:  # the end of the file is cut off
         pass
-    return "\n".join(texts)
+    return "\n".join(texts)[:500_000]
 
 
 def novels() -> str:
