@@ -134,7 +134,7 @@ def main() -> None:
         found = (
             measure(asked.text, asked.workers, asked.size)
             if stage
-            else merge(read(asked.text), *asked.merge, asked.size)
+            else merge(read(asked.text), asked.merge[0], asked.size)
         )
         print(json.dumps(found))
         return

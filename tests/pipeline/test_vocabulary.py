@@ -98,10 +98,10 @@ def test_a_version_of_the_store_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
         version = open_store().publish("wordpiece_vocab", staged)
     texts = documents(tmp_path / "documents", ["the hat"], ("the cat sat",))
     (tmp_path / "out").mkdir()
-    train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": version}), tmp_path / "out")
+    train_vocabulary({"documents": texts}, VocabularyConfig.model_validate({"from": version}), tmp_path / "out")
     assert load(tmp_path / "out").vocabulary == tuple(GIVEN)
     with pytest.raises(DataError, match="no vocabulary of version 0000"):
-        train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": "0" * 64}), tmp_path / "out")
+        train_vocabulary({"documents": texts}, VocabularyConfig.model_validate({"from": "0" * 64}), tmp_path / "out")
 
 
 def test_merges_by_hand() -> None:
@@ -163,9 +163,12 @@ def test_the_same_bytes_on_every_run_with_any_threads_and_in_any_order(tmp_path:
         out = tmp_path / f"out_{threads}_{workers}"
         out.mkdir()
         (tmp_path / "settings.yaml").write_text(f"beam: {{workers: {workers}}}\n")
-        environment = {"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": threads > 1, "PYTHONHASHSEED": workers}
-        environment = {name: str(value).lower() for name, value in environment.items()}
-        environment["BERT_SETTINGS"] = str(tmp_path / "settings.yaml")
+        environment = {
+            "RAYON_NUM_THREADS": str(threads),
+            "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",
+            "PYTHONHASHSEED": str(workers),
+            "BERT_SETTINGS": str(tmp_path / "settings.yaml"),
+        }
         command = [sys.executable, "-c", program, str(folder), str(out)]
         subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, timeout=300)
         assert ((out / "vocab.txt").read_bytes(), (out / "tokenizer.json").read_bytes()) == first[:2]
