@@ -195,6 +195,8 @@ class Vocabulary(Frozen):
     min_frequency: Count = 2
     alphabet_limit: Count = 1000
     """at most this many distinct characters; rarer ones become [UNK]"""
+    compare: str = ""
+    """a vocab.txt, for example the original's, that is measured on the same held-out text; it changes nothing else"""
 
 
 class Shards(Frozen):
@@ -486,10 +488,12 @@ class DocumentsConfig(Frozen):
 
 
 class VocabularyConfig(Vocabulary):
-    """`wordpiece_vocab`. `from_` is a version in the store, or empty."""
+    """`wordpiece_vocab`. `from_` is a version in the store, or empty; `compare` is always empty."""
 
     file: PathFrom | None = None
     """a vocab.txt to take"""
+    compared: PathFrom | None = None
+    """a vocab.txt to compare with"""
 
     @property
     def trained(self) -> bool:

@@ -190,8 +190,9 @@ class Recipe(Frozen):
     def _vocabulary(self) -> VocabularyConfig:
         named = self.vocabulary.from_
         file = PathFrom(path=named) if named and not _VERSION.fullmatch(named) else None
-        section = {**dict(self.vocabulary), "from_": "" if file else named}
-        return VocabularyConfig(**section, file=file)
+        compared = PathFrom(path=self.vocabulary.compare) if self.vocabulary.compare else None
+        section = {**dict(self.vocabulary), "from_": "" if file else named, "compare": ""}
+        return VocabularyConfig(**section, file=file, compared=compared)
 
     def _shards(self, phase: Phase) -> ShardsConfig:
         return ShardsConfig(
@@ -409,6 +410,7 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     yield from _corpus_contradictions(recipe.corpus)
     if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
         yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
+    yield from _no_file(("vocabulary", "compare"), recipe.vocabulary.compare)
     yield from _phase_contradictions(recipe)
     yield from _schedule_contradictions(recipe.pretraining)
     yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)

@@ -372,6 +372,12 @@ SUITES: Mapping[str, Suite] = {
                 "tokenizer_differences",
             ),
             _at_most(
+                "tokens_in_reach",
+                "At most 1 % of the tokens can't come out of any text, normalised as declared.",
+                "out_of_reach_share",
+                0.01,
+            ),
+            _at_most(
                 "unknown_rate", "At most 5 % of the held-out words become [UNK].", "unknown_rate", 0.05, "critical"
             ),
             _at_most("unknown_rate_low", "At most 0.5 % of the held-out words become [UNK].", "unknown_rate", 0.005),

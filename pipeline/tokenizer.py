@@ -7,7 +7,8 @@ than 200 characters is [UNK]. The one difference: a final capital Σ is lowercas
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORD_CHARACTERS = 200
 """of google-research/bert; the library's own default is 100"""
+
+
+_WHOLE = "The number of a line is the id of its token, so no line may go or come: take the model's own vocab.txt."
+_CONTROL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -180,9 +185,10 @@ def check(vocabulary: Sequence[str], name: str = "the vocabulary") -> dict[str, 
     numbers: dict[str, int] = {}
     for number, token in enumerate(vocabulary):
         if not token.strip():
-            raise DataError(f"{name}: token {number} (line {number + 1}) is empty")
+            raise DataError(f"{name}: token {number} (line {number + 1}) is empty", _WHOLE)
         if token in numbers:
-            raise DataError(f"{name}: {token!r} stands on line {numbers[token] + 1} and on line {number + 1}")
+            lines = f"line {numbers[token] + 1} and on line {number + 1}"
+            raise DataError(f"{name}: {token!r} stands on {lines}", _WHOLE)
         numbers[token] = number
     missing = [token for token in SPECIAL_TOKENS if token not in numbers]
     if missing:
@@ -197,7 +203,9 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} can't be read as a vocabulary: {error}") from error
+        raise DataError(
+            f"{path} can't be read as a vocabulary: {error}", "A vocab.txt is UTF-8 text, one token a line."
+        ) from error
     tokens = tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
     check(tokens, str(path))
     return tokens
@@ -215,17 +223,40 @@ def tokenizer_json(vocabulary: Sequence[str], *, lowercase: bool, strip_accents:
     return tokenizer.to_str(pretty=True) + "\n"
 
 
-def bert_words(*, lowercase: bool, strip_accents: bool) -> Callable[[str], list[str]]:
-    """A function from text to its words as BERT's normaliser and pre-tokeniser make them, before they become pieces."""
+def bert_words(*, lowercase: bool, strip_accents: bool) -> Callable[[Mapping[str, int]], Counter[str]]:
+    """A function from counted texts to the counts of their words, as BERT's normaliser and pre-tokeniser make them.
+
+    Words are what becomes pieces: "Don't" is `don`, `'`, `t`, and every Chinese character is one.
+    """
     from tokenizers import pre_tokenizers
 
-    normalizer = _normalizer(lowercase, strip_accents)
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalize = _normalizer(lowercase, strip_accents).normalize_str
+    split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 
-    def words(text: str) -> list[str]:
-        return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))]
+    def words(texts: Mapping[str, int]) -> Counter[str]:
+        between_spaces: Counter[str] = Counter()
+        for text, count in texts.items():
+            for part in normalize(text).split(" "):
+                between_spaces[part] += count
+        found: Counter[str] = Counter()
+        for part, count in between_spaces.items():  # each once: splitting is slower than normalising
+            for word, _ in split(part):
+                found[word] += count
+        return found
 
     return words
+
+
+def stand_for_text(vocabulary: Sequence[str]) -> list[str]:
+    """The tokens but for [PAD], [unused0] and others of their form."""
+    return [token for token in vocabulary if not _CONTROL.fullmatch(token)]
+
+
+def out_of_reach(vocabulary: Sequence[str], *, lowercase: bool, strip_accents: bool) -> int:
+    """How many tokens that stand for text no text can give, because it is normalised or split otherwise."""
+    words = bert_words(lowercase=lowercase, strip_accents=strip_accents)
+    texts = [token[2:] if len(token) > 2 and token.startswith("##") else token for token in stand_for_text(vocabulary)]
+    return sum(words({text: 1}) != {text: 1} for text in texts)
 
 
 def _normalizer(lowercase: bool, strip_accents: bool) -> "tokenizers.normalizers.BertNormalizer":

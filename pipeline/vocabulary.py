@@ -1,125 +1,104 @@
-"""The WordPiece vocabulary of a corpus, by the trainer of `tokenizers`, with the same bytes on every run."""
+"""The WordPiece vocabulary: trained on the documents, or taken from elsewhere, and measured on held-out text."""
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline import progress
-from pipeline.config import VocabularyConfig
+import numpy as np
+
+from pipeline import alphabet, progress
+from pipeline.beam_process import check_room, scratch_folder
+from pipeline.config import PathFrom, VocabularyConfig
 from pipeline.errors import DataError
-from pipeline.schemas import count_rows, iter_batches
+from pipeline.merges import merged
+from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.tokenizer import (
-    MAX_WORD_CHARACTERS,
     SPECIAL_TOKENS,
     Tokenizer,
-    bert_words,
     make,
+    out_of_reach,
     read_vocabulary,
+    stand_for_text,
     tokenizer_json,
 )
+from pipeline.word_counts import Words, count_words, text_bytes
 
 STAGE = Stage(
     name="wordpiece_vocab",
     function="pipeline.vocabulary:train_vocabulary",
     version="1",
     libraries=("tokenizers",),
-    sources=("pipeline/vocabulary.py", "pipeline/tokenizer.py"),
+    sources=(
+        "pipeline/vocabulary.py",
+        "pipeline/word_counts.py",
+        "pipeline/alphabet.py",
+        "pipeline/merges.py",
+        "pipeline/tokenizer.py",
+    ),
 )
 
-LINE_WORDS = 4096
-"""How many words the trainer is fed at a time."""
+COUNTS_BYTES = 0.2
+"""On disk on the way, for each byte of text; measured 0.03 on English. Text in which no word stands twice needs about 3."""
+BATCH_WORDS = 50_000
+"""Words that are tokenised at a time to measure."""
+CAPITALS = 0.01
+"""Of the tokens of a vocabulary: with a larger share of capital letters it is a cased one."""
+LONGEST = 20
+PIECES = ("[UNK]", "1", "2", "3", "4", "5 or more")
 
 
 def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: Path) -> dict[str, Any]:
     """Write vocab.txt and tokenizer.json, trained on the train documents of `inputs["documents"]`, or taken from where
     the configuration says.
 
-    The statistics are measured on the held-out documents. DataError where the text has no train documents, or gives
-    fewer tokens than `config.size`, or its characters alone are more; where a vocabulary that is named is broken or not
-    there.
+    The statistics are measured on the held-out documents, and so is the vocabulary that `config.compare` names.
+
+    Raises:
+        DataError: the text has no train documents, or gives fewer tokens than `config.size`, or its characters alone are more; a
+            vocabulary that is named is broken, not there, or cased where the recipe is not.
+        StoreError: the disk can't hold what is forecast.
     """
-    chunks = _count_chunks(inputs["documents"])
-    words = count_words(chunks["train"], config)
-    if not words:
-        raise DataError(f"{inputs['documents']} has no words in its train part", "Check the sources of the recipe.")
-    vocabulary = learn(words, config) if config.trained else list(read_vocabulary(_named(config)))
     options = {"lowercase": config.lowercase, "strip_accents": config.strip_accents}
+    given = None if config.trained else _named("from", config.file or config.from_, config)
+    compared = _named("compare", config.compared, config) if config.compared else None
+    documents = inputs["documents"]
+    with scratch_folder(out) as scratch:
+        check_room(out, COUNTS_BYTES * text_bytes(documents), "counts of the words", "Free space, or move the store.")
+        words = count_words(documents, scratch, **options, worker_count=settings().beam.workers)
+    train, held_out = words["train"], words["held_out"]
+    if not train.total:
+        raise DataError(f"{documents} has no words in its train part", "Check the sources of the recipe.")
+    vocabulary = learn(train, config) if given is None else given
     (out / "vocab.txt").write_bytes("".join(f"{token}\n" for token in vocabulary).encode())
     (out / "tokenizer.json").write_bytes(tokenizer_json(vocabulary, **options).encode())
-    measured_on = "held_out" if chunks["held_out"] else "train"
-    tokenizer = make(vocabulary, **options)
-    return {
+    measured_on = "held_out" if held_out.total else "train"
+    found = {
         "size": len(vocabulary),
         "characters": sum(len(token) == 1 for token in vocabulary),
-        "train_words_millions": round(sum(words.values()) / 1e6, 6),
-        "train_words_distinct": len(words),
+        "train_words_millions": round(train.total / 1e6, 6),
+        "train_words_distinct": len(train.words),
+        "train_words_too_long": train.long,
+        "tokens_out_of_reach": out_of_reach(vocabulary, **options),
         "measured_on": measured_on,
-        **coverage(count_words(chunks[measured_on], config), tokenizer),
-        "longest_tokens": sorted(vocabulary, key=lambda token: (-len(token.removeprefix("##")), token))[:20],
+        **coverage(words[measured_on], make(vocabulary, **options)),
     }
+    if compared is not None:
+        measured = coverage(words[measured_on], make(compared, **options))
+        found["compared"] = {"size": len(compared), **measured}
+    return found
 
 
-def _named(config: VocabularyConfig) -> Path:
-    """The vocab.txt that the configuration names."""
-    if config.file is not None:
-        return Path(config.file.path)
-    from pipeline.build import open_store
-
-    store = open_store()
-    if not store.content(STAGE.name, config.from_).exists():
-        raise DataError(
-            f"the store holds no vocabulary of version {config.from_}",
-            "`bert audit RECIPE/wordpiece_vocab` names the version of a recipe's; a path names a file.",
-        )
-    return store.folder(STAGE.name, config.from_) / "vocab.txt"
-
-
-def _count_chunks(folder: Path) -> dict[str, Counter[str]]:
-    """How often each stretch of text between spaces stands in each split; memory grows with their variety only."""
-    counts: dict[str, Counter[str]] = {"train": Counter(), "held_out": Counter()}
-    total, done = count_rows(folder), 0
-    # Only characters that the normaliser too makes a space: others (U+001C, U+0085) it deletes, which joins words.
-    space = re.compile(r"[ \t\r\n]+")
-    for batch in iter_batches(folder, ["split", "text"]):
-        for split, text in zip(batch["split"].to_pylist(), batch["text"].to_pylist(), strict=True):
-            counts[split].update(space.split(text))
-            done += 1
-            progress.report(done, total, "documents")
-    for counter in counts.values():
-        del counter[""]
-    return counts
-
-
-def count_words(chunks: Mapping[str, int], config: VocabularyConfig) -> Counter[str]:
-    """Counts of the words that BERT's normaliser and pre-tokeniser make of counted stretches of text."""
-    words: Counter[str] = Counter()
-    split = bert_words(lowercase=config.lowercase, strip_accents=config.strip_accents)
-    for chunk, count in chunks.items():
-        for word in split(chunk):
-            words[word] += count
-    return words
-
-
-def learn(words: Mapping[str, int], config: VocabularyConfig) -> list[str]:
+def learn(words: Words, config: VocabularyConfig) -> list[str]:
     """The vocabulary of counted words, in the order of the ids.
 
     First the special tokens in the configured layout, then every character of the alphabet and, as `##c`, every one
-    that continues a word, then longer pieces in the order in which they were merged. The trainer merges the most
-    frequent neighbours (as for BPE) until the vocabulary has `config.size` tokens.
+    that continues a word, then longer pieces in the order in which they were merged: the most frequent neighbours (as for
+    BPE), until the vocabulary has `config.size` tokens.
     """
-    from tokenizers import Tokenizer as Library
-    from tokenizers import models, pre_tokenizers, trainers
-
     head = layout(config)
-    characters = _alphabet(words, config.alphabet_limit)
-    known = set(characters)
-    usable = {word: n for word, n in words.items() if len(word) <= MAX_WORD_CHARACTERS and known.issuperset(word)}
-    continued = sorted({character for word in usable for character in word[1:]})
-    # The trainer numbers characters inside words in the order in which a hash map yields them, another one in every
-    # run, and breaks ties between merges by these numbers. As "special tokens" they have their numbers beforehand.
+    characters = alphabet.most_frequent(words, config.alphabet_limit)
+    symbols, weights, continued = alphabet.spelled(words, characters, len(head))
     pinned = [*head, *characters, *(f"##{character}" for character in continued)]
     if len(pinned) >= config.size:
         raise DataError(
@@ -127,27 +106,20 @@ def learn(words: Mapping[str, int], config: VocabularyConfig) -> list[str]:
             f"inside words, are already {len(pinned)}",
             "Raise vocabulary.size or lower vocabulary.alphabet_limit.",
         )
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=config.size,
-        min_frequency=config.min_frequency,
-        show_progress=False,
-        special_tokens=pinned,
-        limit_alphabet=len(known) + 1,
-        continuing_subword_prefix="##",
+    vocabulary = merged(
+        symbols,
+        weights,
+        pinned,
+        config.size,
+        config.min_frequency,
+        lambda done: progress.report(done, config.size, "tokens"),
     )
-    library = Library(models.WordPiece(unk_token="[UNK]"))
-    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    library.train_from_iterator(_lines(usable), trainer)
-    numbers = library.get_vocab(with_added_tokens=False)
-    vocabulary = sorted(numbers, key=numbers.__getitem__)
     if len(vocabulary) < config.size:
         raise DataError(
             f"this text gives a vocabulary of at most {len(vocabulary)} tokens (pairs that occur "
             f"{config.min_frequency} times or more), but the recipe asks for {config.size}",
             f"Set vocabulary.size to {len(vocabulary)} or less, lower vocabulary.min_frequency, or add text.",
         )
-    if len(vocabulary) != config.size or vocabulary[: len(pinned)] != pinned:
-        raise DataError("the trainer of `tokenizers` returned another vocabulary than it was asked for")
     return vocabulary
 
 
@@ -158,37 +130,75 @@ def layout(config: VocabularyConfig) -> list[str]:
     return ["[PAD]", *(f"[unused{number}]" for number in range(99)), *SPECIAL_TOKENS[1:]]
 
 
-def _alphabet(words: Mapping[str, int], limit: int) -> list[str]:
-    """The most frequent characters, of equally frequent ones those with the lower code point, sorted."""
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            counts[character] += count
-    return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:limit])
+# ── a vocabulary made elsewhere ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lines(words: Mapping[str, int]) -> Iterator[str]:
-    """Every word as often as it was counted: the library takes no counts."""
-    for word in sorted(words):
-        count = words[word]
-        while count > 0:
-            yield " ".join([word] * min(count, LINE_WORDS))
-            count -= LINE_WORDS
+def _named(key: str, named: PathFrom | str, config: VocabularyConfig) -> list[str]:
+    """The tokens of the vocab.txt or the version of the store that vocabulary.`key` names."""
+    vocabulary = read_vocabulary(Path(named.path) if isinstance(named, PathFrom) else _version(named))
+    name = f"the vocabulary that vocabulary.{key} names"
+    words = stand_for_text(vocabulary)
+    capitals = sum(token.lower() != token for token in words)
+    if config.lowercase and capitals > CAPITALS * len(words):
+        raise DataError(
+            f"{name} is cased: {capitals:,} of its {len(vocabulary):,} tokens have capital letters, which "
+            "vocabulary.lowercase: true takes from every text",
+            "Write lowercase: false and strip_accents: false, or name an uncased vocabulary.",
+        )
+    if not config.lowercase and not capitals and any("a" <= token <= "z" for token in words):
+        raise DataError(
+            f"{name} is uncased: none of its {len(vocabulary):,} tokens has a capital letter, so that every word with one "
+            "would be [UNK]",
+            "Write lowercase: true, or name a cased vocabulary.",
+        )
+    return list(vocabulary)
 
 
-def coverage(words: Mapping[str, int], tokenizer: Tokenizer) -> dict[str, float]:
-    """How a vocabulary fits counted words: share of words that are [UNK], pieces per word, share of ## pieces."""
-    total = sum(words.values())
-    unknown = pieces = continued = 0
-    listed = list(words)
-    for word, ids in zip(listed, tokenizer.encode_ids(listed), strict=True):
-        count = words[word]
-        unknown += count * (tokenizer.unk_id in ids)
-        pieces += count * len(ids)
-        continued += count * sum(token.startswith("##") for token in tokenizer.tokens(ids))
+def _version(version: str) -> Path:
+    """vocab.txt of a version in the store."""
+    from pipeline.build import open_store
+
+    store = open_store()
+    if not store.content(STAGE.name, version).exists():
+        raise DataError(
+            f"the store holds no vocabulary of version {version}",
+            "`bert audit RECIPE/wordpiece_vocab` names the version of a recipe's; a path names a file.",
+        )
+    return store.folder(STAGE.name, version) / "vocab.txt"
+
+
+# ── how well it fits ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def coverage(words: Words, tokenizer: Tokenizer) -> dict[str, Any]:
+    """How a vocabulary fits counted words.
+
+    Shares of the words that are [UNK] and that are one token, pieces per word, share of the pieces that begin with ##, how many
+    tokens occur at all, words by their number of pieces, and the longest tokens with how often they occur.
+    """
+    uses = np.zeros(len(tokenizer.vocabulary), np.int64)
+    by_pieces = np.zeros(6, np.int64)  # 0: [UNK]
+    uses[tokenizer.unk_id] = by_pieces[0] = words.long
+    for start in range(0, len(words.words), BATCH_WORDS):
+        counts = words.counts[start : start + BATCH_WORDS]
+        ids = tokenizer.encode_ids(words.words[start : start + BATCH_WORDS].to_pylist())
+        lengths = np.array([len(each) for each in ids])
+        known = np.array([tokenizer.unk_id not in each for each in ids])
+        np.add.at(uses, np.concatenate(ids), np.repeat(counts, lengths))
+        np.add.at(by_pieces, known * np.minimum(lengths, 5), counts)
+        progress.report(start + len(counts), len(words.words), "words measured")
+    total, pieces = words.total, int(uses.sum())
+    continued = int(uses[[token.startswith("##") for token in tokenizer.vocabulary]].sum())
+    used = dict(zip(tokenizer.vocabulary, uses.tolist(), strict=True))
+    tokens = stand_for_text(tokenizer.vocabulary)
+    longest = sorted(tokens, key=lambda token: (-len(token.removeprefix("##")), token))[:LONGEST]
     return {
         "words_millions": round(total / 1e6, 6),
-        "unknown_rate": round(unknown / total, 8) if total else 0.0,
+        "unknown_rate": round(int(by_pieces[0]) / total, 8) if total else 0.0,
+        "whole_word_share": round(int(by_pieces[1]) / total, 6) if total else 0.0,
         "pieces_per_word": round(pieces / total, 6) if total else 0.0,
         "continued_share": round(continued / pieces, 6) if pieces else 0.0,
+        "tokens_used": sum(used[token] > 0 for token in tokens),
+        "words_by_pieces": dict(zip(PIECES, by_pieces.tolist(), strict=True)),
+        "longest_tokens": {token: used[token] for token in longest},
     }

@@ -27,7 +27,7 @@ from pipeline.errors import RecipeError
 from pipeline.stage import ROOT
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-PATHS = ("path", "templates", "manifest", "exclude")
+PATHS = ("path", "templates", "manifest", "exclude", "compare")
 """Keys whose values are paths, in recipes and settings."""
 _LIKE_A_PATH = re.compile(r"[/.~]")
 """`from` may also name a version"""

@@ -26,7 +26,7 @@ from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
 from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
-from pipeline.tokenizer import SPECIAL_TOKENS
+from pipeline.tokenizer import SPECIAL_TOKENS, out_of_reach
 
 MAGIC = {".bz2": b"BZh", ".gz": b"\x1f\x8b", ".zip": b"PK", ".whl": b"PK", ".xz": b"\xfd7zXZ\x00", ".parquet": b"PAR1"}
 BERT_SPECIAL_IDS = (0, 100, 101, 102, 103)
@@ -389,6 +389,7 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
     """`wordpiece_vocab`; the unknown rate is what the stage measured on the held-out documents."""
     text = (folder / "vocab.txt").read_text(encoding="utf-8")
     entries = text.removesuffix("\n").split("\n")
+    unreached = out_of_reach(entries, lowercase=config.lowercase, strip_accents=config.strip_accents)
     return {
         "size": len(entries),
         "size_minus_declared": len(entries) - config.size if config.trained else DOES_NOT_APPLY,
@@ -396,6 +397,7 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
         "blank_entries": sum(entry.split() != [entry] for entry in entries),
         "misplaced_special_tokens": _misplaced(entries, config.layout) if config.trained else _missing(entries),
         "tokenizer_differences": _differences(folder / "tokenizer.json", entries, config),
+        "out_of_reach_share": unreached / len(entries),
         "unknown_rate": statistics.get("unknown_rate"),
     }
 

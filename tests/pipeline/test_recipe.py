@@ -435,6 +435,15 @@ def test_a_vocabulary_is_named_by_a_file_or_a_version(tmp_path: Path) -> None:
         assert "vocabulary.from: there is no such file" in error.what
 
 
+def test_a_vocabulary_to_compare_with_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("[PAD]\n")
+    text = SMALL + "vocabulary: {compare: words.txt}\n"
+    config = load(tmp_path, small=text).recipes["small"].config_for("wordpiece_vocab")
+    assert config.asked() == {"compared": {"path": str(tmp_path / "words.txt")}}
+    error = refused(tmp_path, SMALL + "vocabulary: {compare: missing.txt}\n")
+    assert "vocabulary.compare: there is no such file" in error.what
+
+
 def test_a_source_may_be_called_like_a_kind_of_origin(tmp_path: Path) -> None:
     error = refused(tmp_path, SMALL.replace("books: {kind: books", "wiki: {kind: nooks"))
     assert "small.yaml:4: corpus.sources.wiki.kind" in error.what

@@ -472,6 +472,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "entries_not_empty": replaced("vocab.txt", "w3\n", "w 3\n"),
         "special_tokens_placed": replaced("vocab.txt", "[UNK]\n[CLS]", "[CLS]\n[UNK]"),
         "tokenizer_agrees": replaced("vocab.txt", "w3\nw4", "w4\nw3"),
+        "tokens_in_reach": replaced("vocab.txt", "w3\nw4\n", "W3\nn't\n"),
         "unknown_rate": statistic(unknown_rate=0.06),
         "unknown_rate_low": statistic(unknown_rate=0.006),
     },

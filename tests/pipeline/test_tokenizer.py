@@ -37,6 +37,8 @@ def test_ids_equal_those_of_the_original_tokenizer(name: str, differences: int) 
     lower = records[0]["lower"]
     tokenizer = make(read_vocabulary(shared(f"data/reference/vocab-{name}.txt")), lowercase=lower, strip_accents=lower)
     ids = tokenizer.encode_ids([record["text"] for record in records])
+    for record in records:
+        assert [tokenizer.vocabulary[number] for number in record["ids"]] == record["google"]
     different = [record["text"] for record, got in zip(records, ids, strict=True) if got.tolist() != record["ids"]]
     assert len(different) == differences
     assert all("ΣΊΣΥΦΟΣ" in text for text in different), "the only known difference is the final capital sigma"

@@ -6,10 +6,12 @@ import os
 import random
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import tokenizers
 
@@ -19,13 +21,26 @@ from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.stage import ROOT
 from pipeline.suites import SUITES, validate
-from pipeline.tokenizer import SPECIAL_TOKENS, bert_words, load, make
-from pipeline.vocabulary import count_words, coverage, learn, train_vocabulary
+from pipeline.tokenizer import SPECIAL_TOKENS, load, make
+from pipeline.vocabulary import coverage, train_vocabulary
+from pipeline.vocabulary import learn as learn_words
+from pipeline.word_counts import Words
+from tests.conftest import shared
+from tests.pipeline.test_merges import of_library as trained_by_library
+from tests.pipeline.test_word_counts import of_library
 
 # The example of Hugging Face's course on BPE: ug 20, un 16, h + ug 15; then by hand p + un 12,
 # p + ug, hug + s, b + un
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 HUGS_TOKENS = [*"bghnpsu", "##g", "##n", "##s", "##u", "##ug", "##un", "hug", "pun"]
+
+
+def counted(words: Mapping[str, int]) -> Words:
+    return Words(pa.array(list(words), pa.large_string()), np.array(list(words.values()), np.int64))
+
+
+def learn(words: Mapping[str, int], config: VocabularyConfig) -> list[str]:
+    return learn_words(counted(words), config)
 
 
 def config(size: int, **others: Any) -> VocabularyConfig:
@@ -83,10 +98,10 @@ def test_a_version_of_the_store_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
         version = open_store().publish("wordpiece_vocab", staged)
     texts = documents(tmp_path / "documents", ["the hat"], ("the cat sat",))
     (tmp_path / "out").mkdir()
-    train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": version}), tmp_path / "out")
+    train_vocabulary({"documents": texts}, VocabularyConfig.model_validate({"from": version}), tmp_path / "out")
     assert load(tmp_path / "out").vocabulary == tuple(GIVEN)
     with pytest.raises(DataError, match="no vocabulary of version 0000"):
-        train_vocabulary({"documents": texts}, VocabularyConfig(**{"from": "0" * 64}), tmp_path / "out")
+        train_vocabulary({"documents": texts}, VocabularyConfig.model_validate({"from": "0" * 64}), tmp_path / "out")
 
 
 def test_merges_by_hand() -> None:
@@ -123,17 +138,6 @@ def test_rare_pairs_are_not_merged() -> None:
         learn(HUGS, config(5 + 15, min_frequency=13))
 
 
-def test_counting_by_stretches_gives_the_words_of_the_whole_text() -> None:
-    text = (
-        "Ångström,\x1cde\u0301ja\u0301\x85vu\u00a0x\u2028y\u3000z 漢字kanji\t[MASK]##a don't\r\n\u200bEnd\ufffd. İI ß"
-    )
-    for lowercase, strip_accents in ((True, True), (False, False), (True, False)):
-        chosen = config(100, lowercase=lowercase, strip_accents=strip_accents)
-        chunks = Counter(text.replace("\t", " ").replace("\r", " ").replace("\n", " ").split(" "))
-        direct = Counter(bert_words(lowercase=lowercase, strip_accents=strip_accents)(text))
-        assert count_words(chunks, chosen) == direct
-
-
 def train(folder: Path, out: Path, **options: Any) -> tuple[bytes, bytes, dict[str, Any]]:
     out.mkdir()
     statistics = train_vocabulary({"documents": folder}, VocabularyConfig(**options), out)
@@ -147,16 +151,28 @@ def test_the_same_bytes_on_every_run_with_any_threads_and_in_any_order(tmp_path:
     shuffled = documents(tmp_path / "b", texts)
     assert train(shuffled, tmp_path / "out_b", size=1500) == first
     program = (
-        "import sys; from pathlib import Path; from pipeline.vocabulary import *; from pipeline.config import *\n"
+        "import sys; from pathlib import Path; from pipeline import word_counts; from pipeline.vocabulary import *\n"
+        "word_counts.WORK_PER_WORKER = word_counts.TASK_BYTES = 10_000\n"
         "train_vocabulary({'documents': Path(sys.argv[1])}, VocabularyConfig(size=1500), Path(sys.argv[2]))"
     )
-    for threads in ("1", "2"):
-        out = tmp_path / f"out_{threads}"
+    parts = documents(tmp_path / "parts", [])
+    for number in range(8):
+        part = documents(tmp_path / f"part{number}", texts[number::8]) / "part-00000.parquet"
+        part.rename(parts / f"part-{number:05d}.parquet")
+    for folder, threads, workers in ((shuffled, 2, 1), (parts, 1, 2), (parts, 2, 8)):
+        out = tmp_path / f"out_{threads}_{workers}"
         out.mkdir()
-        environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
-        command = [sys.executable, "-c", program, str(shuffled), str(out)]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        (tmp_path / "settings.yaml").write_text(f"beam: {{workers: {workers}}}\n")
+        environment = {
+            "RAYON_NUM_THREADS": str(threads),
+            "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",
+            "PYTHONHASHSEED": str(workers),
+            "BERT_SETTINGS": str(tmp_path / "settings.yaml"),
+        }
+        command = [sys.executable, "-c", program, str(folder), str(out)]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, timeout=300)
         assert ((out / "vocab.txt").read_bytes(), (out / "tokenizer.json").read_bytes()) == first[:2]
+        assert sorted(path.name for path in out.iterdir()) == ["tokenizer.json", "vocab.txt"]
 
 
 def test_golden_bytes(tmp_path: Path) -> None:
@@ -187,6 +203,68 @@ def test_only_train_documents_are_learned_and_held_out_ones_measured(tmp_path: P
     assert json.loads(described)["model"]["vocab"] == {token: number for number, token in enumerate(tokens)}
 
 
+def test_the_same_bytes_as_the_trainer_of_the_library(tmp_path: Path) -> None:
+    """Where the trainer is told the numbers of all characters beforehand; else it gives another order in every run."""
+    texts = babble(8, 5_000)
+    vocabulary = train(documents(tmp_path / "a", texts), tmp_path / "out", size=900)[0].decode().splitlines()
+    words = of_library(texts, lowercase=True, strip_accents=True)
+    pinned = [token for token in vocabulary if len(token.removeprefix("##")) == 1 or token in SPECIAL_TOKENS]
+    assert vocabulary == trained_by_library(words, pinned, 900, 2)
+
+
+def test_a_vocabulary_to_compare_with_is_measured_on_the_same_text(tmp_path: Path) -> None:
+    texts = documents(tmp_path / "documents", ["the hat"] * 9 + babble(9, 500), ("the cat sat, the dog",))
+    other = tmp_path / "other.txt"
+    other.write_text("".join(f"{token}\n" for token in (*GIVEN, ",", "cat")))
+    plain = train(texts, tmp_path / "out", size=200)
+    vocabulary, described, found = train(texts, tmp_path / "out2", size=200, compared=PathFrom(path=str(other)))
+    assert (vocabulary, described) == plain[:2]
+    assert {name: value for name, value in found.items() if name != "compared"} == plain[2]
+    # the, cat, s ##a ##t, "," the d ##o ##g: 10 pieces of 6 words, 4 of them continue
+    compared = found["compared"]
+    assert compared["size"] == len(GIVEN) + 2
+    assert (compared["pieces_per_word"], compared["continued_share"]) == (round(10 / 6, 6), 0.4)
+    assert (compared["unknown_rate"], compared["whole_word_share"]) == (0, round(4 / 6, 6))
+    assert compared["words_by_pieces"] == {"[UNK]": 0, "1": 4, "2": 0, "3": 2, "4": 0, "5 or more": 0}
+    assert (compared["longest_tokens"]["the"], compared["longest_tokens"]["cat"]) == (2, 1)
+    other.write_text("".join(f"{token}\n" for token in GIVEN if token != "[SEP]"))
+    with pytest.raises(DataError, match=r"other.txt lacks \[SEP\]"):
+        train(texts, tmp_path / "out3", size=200, compared=PathFrom(path=str(other)))
+
+
+@pytest.mark.parametrize(
+    ("name", "lowercase", "said"),
+    [
+        ("cased", True, r"is cased: 8,\d\d\d of its 28,996 tokens have capital letters"),
+        ("multilingual-cased", True, "is cased"),
+        ("uncased", False, "is uncased: none of its 30,522 tokens has a capital letter"),
+    ],
+)
+def test_the_original_vocabularies_want_their_own_case(tmp_path: Path, name: str, lowercase: bool, said: str) -> None:
+    texts = documents(tmp_path / "documents", ["The hat."], ("The cat sat.",))
+    file = PathFrom(path=str(shared(f"data/reference/vocab-bert-base-{name}.txt")))
+    for number, key in enumerate(("file", "compared")):
+        with pytest.raises(DataError, match=said) as caught:
+            train(texts, tmp_path / f"a{number}", **{key: file, "size": 100, "lowercase": lowercase})
+        assert ("lowercase: false" if lowercase else "lowercase: true") in caught.value.todo
+    right = {"lowercase": not lowercase, "strip_accents": not lowercase}
+    _, _, found = train(texts, tmp_path / "b", file=file, **right)
+    assert found["unknown_rate"] == 0
+    assert found["tokens_out_of_reach"] <= 3  # "..." and <S>, <T>: punctuation is split
+
+
+def test_accents_that_are_stripped_are_counted_not_refused(tmp_path: Path) -> None:
+    texts = documents(tmp_path / "documents", ["the hat"], ("the cat sat",))
+    file = tmp_path / "vocab.txt"
+    file.write_text("".join(f"{token}\n" for token in (*GIVEN, "é", "##ö", "don't", "[unused7]")))
+    asked = VocabularyConfig(file=PathFrom(path=str(file)))
+    (tmp_path / "out").mkdir()
+    found = train_vocabulary({"documents": texts}, asked, tmp_path / "out")
+    assert found["tokens_out_of_reach"] == 3
+    failed = {r.name for r in validate("wordpiece_vocab", tmp_path / "out", asked, found) if not r.passed}
+    assert failed == {"tokens_in_reach"}
+
+
 def test_pinned_characters_are_ordinary_tokens_in_tokenizer_json(tmp_path: Path) -> None:
     _, described, _ = train(documents(tmp_path / "a", babble(5, 2_000)), tmp_path / "out", size=300)
     assert [token["content"] for token in json.loads(described)["added_tokens"]] == list(SPECIAL_TOKENS)
@@ -194,6 +272,14 @@ def test_pinned_characters_are_ordinary_tokens_in_tokenizer_json(tmp_path: Path)
     ids = library.encode("qzq").ids
     assert library.decode(ids, skip_special_tokens=True) == "qzq"
     assert "##a" not in library.encode("x ##a").tokens
+
+
+def test_words_that_are_too_long_are_unknown_and_teach_nothing(tmp_path: Path) -> None:
+    long = "qz" * 101
+    folder = documents(tmp_path / "a", [*babble(10, 2_000), f"{long} {long}"], held_out=(f"a {long} b b",))
+    *_, found = train(folder, tmp_path / "out", size=300)
+    assert (found["train_words_too_long"], found["unknown_rate"], found["pieces_per_word"]) == (2, 0.25, 1)
+    assert "qz" not in (tmp_path / "out" / "vocab.txt").read_text().split()
 
 
 def test_without_held_out_text_the_train_text_is_measured(tmp_path: Path) -> None:
@@ -212,9 +298,14 @@ def test_coverage_by_hand() -> None:
     vocabulary = learn(HUGS, config(5 + 15))
     tokenizer = make(vocabulary, lowercase=True, strip_accents=True)
     # hug: 1 piece, bug: b ##ug, xyz: [UNK]
-    assert coverage({"hug": 5, "bug": 3, "xyz": 2}, tokenizer) == {
+    assert coverage(counted({"hug": 5, "bug": 3, "xyz": 2}), tokenizer) == {
         "words_millions": 1e-5,
         "unknown_rate": 0.2,
+        "whole_word_share": 0.5,
         "pieces_per_word": 1.3,
         "continued_share": round(3 / 13, 6),
+        "tokens_used": 3,
+        "words_by_pieces": {"[UNK]": 2, "1": 5, "2": 3, "3": 0, "4": 0, "5 or more": 0},
+        "longest_tokens": {"hug": 5, "pun": 0, "##ug": 3, "##un": 0}
+        | {"##g": 0, "##n": 0, "##s": 0, "##u": 0, "b": 3, "g": 0, "h": 0, "n": 0, "p": 0, "s": 0, "u": 0},
     }
