@@ -206,7 +206,9 @@ def check(
         raise DataError(f"{name} has no next_sentence_label", again)
     beyond = rows.masked_positions >= np.repeat(rows.lengths, masks)
     if rows.token_type_start is not None and rows.label is not None:
-        wrong = (rows.token_type_start < 0) | (rows.token_type_start > rows.lengths) | (rows.label < 0) | (rows.label > 1)
+        wrong = (
+            (rows.token_type_start < 0) | (rows.token_type_start > rows.lengths) | (rows.label < 0) | (rows.label > 1)
+        )
         if wrong.any():
             row = int(np.argmax(wrong))
             start, label = rows.token_type_start[row], rows.label[row]

@@ -91,9 +91,7 @@ class Feed:
 
     def _part(self, step: int, micro: int, rank: int | None = None) -> range:
         place = self.place
-        return part(
-            step, self.batch_size, place.rank if rank is None else rank, place.ranks, micro, place.micros
-        )
+        return part(step, self.batch_size, place.rank if rank is None else rank, place.ranks, micro, place.micros)
 
     def _drawn(self, positions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(row, epoch) of each of these positions of the sequence."""

@@ -53,10 +53,6 @@ class Ahead(Generic[T]):
             raise error
         raise StopIteration
 
-    def __len__(self) -> int:
-        """Items that are made and not taken."""
-        return len(self._made)
-
     def close(self) -> None:
         """End it."""
         with self._changed:

@@ -25,7 +25,7 @@ class ShardReader:
     """All rows of a folder (`train` or `held_out` of the stage's output), numbered in the order of its files.
 
     `checked` is called once with every row group that is decoded, its rows and a name for messages. Of the columns only
-    those a model reads are decoded, and none for `lengths` but the ids. One thread at a time may read.
+    those a model reads are decoded: all but `documents`. One thread at a time may read.
 
     Raises:
         DataError: no file there, a file that is no Parquet, or files with other columns than a shard's.
@@ -122,10 +122,7 @@ class ShardReader:
         if number in self._lengths:
             self._lengths.move_to_end(number)
             return self._lengths[number]
-        if number in self._kept:
-            found = self._kept[number].lengths.astype(np.int32)
-        else:
-            found = np.diff(flat(self._table(number, ["input_ids"])["input_ids"])[1]).astype(np.int32)
+        found = self._group(number).lengths.astype(np.int32)  # its rows are wanted next
         self._lengths[number] = found
         if len(self._lengths) > KEPT_LENGTHS:
             self._lengths.popitem(last=False)
