@@ -92,7 +92,7 @@ class ShardReader:
         """The values of a column, one row group after the other; no other column is read. DataError as for `take`."""
         for number in range(len(self.groups)):
             column = self._table(number, [name])[name]
-            yield flat(column)[0] if pa.types.is_list(column.type) else column.to_numpy()
+            yield flat(column)[0] if name in LISTS else column.to_numpy()
 
     def _groups_of(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], list[int]]:
         """(the row group of each row, all that occur)."""
@@ -144,10 +144,11 @@ class ShardReader:
         for name in columns:
             column = table[name]
             kind, holes = column.type, column.null_count
-            if name in LISTS and pa.types.is_list(kind):
+            listed = pa.types.is_list(kind)
+            if listed:
                 holes += sum(chunk.flatten().null_count for chunk in column.chunks)
                 kind = kind.value_type
-            if not pa.types.is_integer(kind) or holes:
+            if listed != (name in LISTS) or not pa.types.is_integer(kind) or holes:
                 what = f"{holes} empty values" if holes else f"type {column.type}"
                 raise DataError(f"{path}, row group {group}: column {name} has {what}", RESTORE)
         return table

@@ -1,5 +1,7 @@
 """Unpadded batches and batches of static shapes hold what a padded batch holds."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -32,7 +34,7 @@ def rows_of(count: int, seed: int, pair: bool = True) -> Shards:
 def padded(batch: UnpaddedBatch, length: int) -> dict[str, list[list[int]]]:
     """Token by token, without numpy."""
     ends = batch.cu_seqlens.tolist()
-    rows = list(zip(ends[:-1], ends[1:], strict=True))
+    rows = list(pairwise(ends))
     fill = [0] * length
     places, ids = batch.masked_places.tolist(), batch.masked_ids.tolist()
     return {
