@@ -4,8 +4,8 @@
 
 TEXT is a file (.xz too), a sentence a line, a blank line between documents; shards are built of it with stored and with
 drawn masks, and an epoch is read in batches of 32 rows of 128 tokens, or 8 of 512. Tokens are those that are not padding;
-seconds are the processor's, with one thread. "CPU" is the need of a model of 4 layers of 256 that trains on all cores here,
-measured in the same run. "H200" is the need of BERT base at half of the card's peak, computed: 989 TFLOPS of bf16 · 0.5 /
+seconds are the processor's, with one thread. "CPU" is the need of a model of 4 layers of 256 that trains on all cores here:
+its rate on one core, measured in the same run, times the cores. "H200" is the need of BERT base at half of the card's peak, computed: 989 TFLOPS of bf16 · 0.5 /
 (6 · 110 million parameters, a multiplication and an addition each, forward once and backward twice) = 749,000 tokens/s.
 """
 
@@ -36,7 +36,7 @@ from pipeline.tokenizer import read_vocabulary, tokenizer_json
 ROWS = {128: 32, 512: 8}
 PREDICTIONS = {128: 20, 512: 77}
 H200_TOKENS = 989e12 * 0.5 / (6 * 110e6)
-TRAINED_STEPS, WARM_STEPS = 30, 5
+TRAINED_STEPS, WARM_STEPS = 12, 2
 
 
 def epoch(folder: Path, length: int, targets: Targets | None, what: str) -> float:
@@ -84,7 +84,7 @@ def padding(folder: Path, length: int, shapes: int, bucketed: bool) -> float:
 
 
 def trained(folder: Path, length: int, vocabulary_size: int) -> float:
-    """Tokens per second of training a model of 4 layers of 256 on all cores."""
+    """Tokens per processor second of training a model of 4 layers of 256."""
     architecture = Architecture(layers=4, hidden=256, heads=4, intermediate=1024, max_positions=length)
     model = BertForPretraining(architecture, vocabulary_size, "nsp")
     initialize(model, 1)
@@ -95,7 +95,7 @@ def trained(folder: Path, length: int, vocabulary_size: int) -> float:
     tokens, started = 0, 0.0
     for step in range(WARM_STEPS + TRAINED_STEPS):
         if step == WARM_STEPS:
-            tokens, started = 0, time.perf_counter()
+            tokens, started = 0, time.process_time()
         batch = batch_of(feed.rows(step), length)
         words, sentences = model(*batch.model_inputs)
         pretraining_losses(words, batch.masked_ids, sentences, batch.labels).total.backward()
@@ -103,7 +103,7 @@ def trained(folder: Path, length: int, vocabulary_size: int) -> float:
         optimizer.step(1e-4)
         optimizer.zero_grad()
         tokens += batch.tokens
-    return tokens / (time.perf_counter() - started)
+    return tokens / (time.process_time() - started)
 
 
 READINGS = (
@@ -134,13 +134,11 @@ def measure(scratch: Path, options: argparse.Namespace, of_vocabulary: Control) 
         for masking, config in configs.items():
             folders[masking].mkdir()
             build_shards({"documents": documents, "wordpiece_vocab": scratch / "vocabulary"}, config, folders[masking])
-        torch.set_num_threads(cores)
-        need = trained(folders["static"], length, of_vocabulary.vocab_size)
-        torch.set_num_threads(1)
+        need = cores * trained(folders["static"], length, of_vocabulary.vocab_size)
         reader = ShardReader(folders["static"] / "train")
         print(f"\nlength {length}, {len(reader):,} rows, {options.rounds} rounds in turns")
         print(
-            f"training takes {need:,.0f} tokens/s (CPU, {cores} cores, measured), {H200_TOKENS:,.0f} (H200, computed)",
+            f"training takes {need:,.0f} tokens/s (CPU, {cores} cores), {H200_TOKENS:,.0f} (H200, computed)",
             flush=True,
         )
         masks = {"static": None, "dynamic": drawn_masks(configs["dynamic"], of_vocabulary, 1)}
@@ -173,6 +171,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512], choices=sorted(ROWS))
     options = parser.parse_args()
+    torch.set_num_threads(1)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     tokens = read_vocabulary(options.vocabulary)
