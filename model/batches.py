@@ -1,6 +1,7 @@
 """Batches out of shards: which rows (model/order.py), padded to one of a few lengths.
 
-B batch, S padded length, P one more than the most masked words in a row, M masked words of the whole batch.
+B batch, S padded length, P one more than the most masked words in a row, M masked words of the whole batch. A batch of
+static shapes has fillers among the M, whose weight is 0.
 """
 
 from collections.abc import Callable
@@ -41,11 +42,13 @@ class Batch:
     masked_places: Tensor
     """int64 [M], where in the flattened `positions` the masked words stand"""
     masked_ids: Tensor
-    """int64 [M], the ids before masking"""
+    """int64 [M], the ids before masking; 0 for fillers"""
     labels: Tensor | None
     """int64 [B], 0 next and 1 random; None without a sentence task"""
     tokens: int
     """tokens that are not padding"""
+    masked_weights: Tensor | None = None
+    """float32 [M], 1 for masked words and 0 for fillers; None: there are no fillers"""
 
     @property
     def padding_share(self) -> float:
@@ -68,6 +71,7 @@ class Batch:
             masked_places=device.put(self.masked_places),
             masked_ids=device.put(self.masked_ids),
             labels=None if self.labels is None else device.put(self.labels),
+            masked_weights=None if self.masked_weights is None else device.put(self.masked_weights),
         )
 
 
@@ -119,32 +123,56 @@ def drawn_masks(config: ShardsConfig, control: Control, seed: int) -> Targets:
     return draw
 
 
-def batch_of(rows: Shards, sequence_length: int) -> Batch:
-    """Rows, padded to the shortest of the lengths ¼, ½, ¾ and 1 × sequence_length that holds them all."""
-    lengths = rows.lengths
-    quarter = -(-sequence_length // LENGTHS)
-    padded = min(sequence_length, -(-int(lengths.max()) // quarter) * quarter)
+def padded_length(longest: int, sequence_length: int, shapes: int = LENGTHS) -> int:
+    """The shortest of the lengths 1/shapes, 2/shapes … 1 × sequence_length (rounded up) that holds `longest` tokens."""
+    step = -(-sequence_length // shapes)
+    return min(sequence_length, -(-longest // step) * step)
+
+
+def batch_of(rows: Shards, sequence_length: int, padded: int | None = None, predictions: int | None = None) -> Batch:
+    """Rows, padded to `padded`, or else to the shortest of the lengths ¼, ½, ¾ and 1 × sequence_length that holds them.
+
+    With `predictions` every shape follows from the number of rows, `padded` and `predictions` alone, as a compiler for
+    static shapes needs it: each row has so many masked words, M = B · predictions, the fillers of which point to [CLS],
+    have id 0 and weight 0. The mean of the losses of the masked words, Σ weight · loss / Σ weight, is then that of the
+    batch without fillers.
+
+    Raises:
+        DataError: a row is longer than `padded` or has more masked words than `predictions`.
+    """
+    lengths, counts = rows.lengths, np.diff(rows.masked_offsets)
+    longest, most = int(lengths.max(initial=1)), int(counts.max(initial=0))
+    padded = padded_length(longest, sequence_length) if padded is None else padded
+    if longest > padded or (predictions is not None and most > predictions):
+        of = f"{longest} tokens, more than {padded}" if longest > padded else f"{most} masks, more than {predictions}"
+        raise DataError(f"a row has {of}", "Build the shards again for the length and the predictions of this recipe.")
     columns = np.arange(padded)[None, :]  # [1, S]
     real = columns < lengths[:, None]  # [B, S]
     input_ids = np.full((len(rows), padded), PAD, np.int64)
     input_ids[real] = rows.input_ids
     types = np.zeros_like(input_ids)
     if rows.token_type_start is not None:
-        types[real & (columns >= rows.token_type_start[:, None])] = 1
-    counts = np.diff(rows.masked_offsets)
-    width = int(counts.max(initial=0)) + 1
+        types = (real & (columns >= rows.token_type_start[:, None])).astype(np.int64)
+    width = (most if predictions is None else predictions) + 1
     where = np.repeat(np.arange(len(rows)) * width + 1, counts) + places(counts)
     positions = np.zeros((len(rows), width), np.int64)
     positions.ravel()[where] = rows.masked_positions
+    masked_ids, weights = rows.masked_ids.astype(np.int64), None
+    if predictions is not None:
+        of_all = np.zeros((2, len(rows), width), np.int64)
+        of_all[0].ravel()[where], of_all[1].ravel()[where] = masked_ids, 1
+        masked_ids, weights = of_all[0, :, 1:].ravel(), torch.from_numpy(of_all[1, :, 1:].ravel().astype(np.float32))
+        where = np.arange(len(rows) * width).reshape(-1, width)[:, 1:].ravel()
     return Batch(
         input_ids=torch.from_numpy(input_ids),
         token_type_ids=torch.from_numpy(types),
         attention_mask=torch.from_numpy(real),
         positions=torch.from_numpy(positions),
         masked_places=torch.from_numpy(where),
-        masked_ids=torch.from_numpy(rows.masked_ids.astype(np.int64)),
+        masked_ids=torch.from_numpy(masked_ids),
         labels=None if rows.label is None else torch.from_numpy(rows.label.astype(np.int64)),
         tokens=int(lengths.sum()),
+        masked_weights=weights,
     )
 
 
@@ -154,8 +182,9 @@ def check(
     """Refuse rows that this model can't read. `name` says where they stand, for the message.
 
     Raises:
-        DataError: a row longer than `sequence_length`, an id outside the vocabulary, a missing label, or, where masks are
-            stored, a row without any.
+        DataError: a row longer than `sequence_length` or without tokens, an id outside the vocabulary, a missing label or
+            one that is not 0 or 1, a masked position or the begin of B outside its row, or, where masks are stored, a
+            row without any.
     """
     again = "Build pretraining_shards again from the vocabulary and the length of this recipe."
     if not len(rows):
@@ -163,11 +192,29 @@ def check(
     longest = int(np.argmax(rows.lengths))
     if rows.lengths[longest] > sequence_length:
         raise DataError(f"{name}: row {longest} has {rows.lengths[longest]} tokens, more than {sequence_length}", again)
-    largest = max(int(rows.input_ids.max()), int(rows.masked_ids.max(initial=0)))
-    if largest >= vocabulary_size:
-        raise DataError(f"{name} holds id {largest}, the vocabulary has {vocabulary_size} tokens", again)
-    unmasked = np.flatnonzero(np.diff(rows.masked_offsets) == 0)
+    if not rows.lengths.all():
+        raise DataError(f"{name}: row {int(np.argmin(rows.lengths))} has no tokens", again)
+    for ids in (rows.input_ids, rows.masked_ids):
+        for id_ in (ids.max(initial=0), ids.min(initial=0)):
+            if not 0 <= id_ < vocabulary_size:
+                raise DataError(f"{name} holds id {id_}, the vocabulary has {vocabulary_size} tokens", again)
+    masks = np.diff(rows.masked_offsets)
+    unmasked = np.flatnonzero(masks == 0)
     if stores_masks and len(unmasked):
         raise DataError(f"{name}: row {unmasked[0]} has no masked position", again)
     if sentence_task != "none" and rows.label is None:
         raise DataError(f"{name} has no next_sentence_label", again)
+    beyond = rows.masked_positions >= np.repeat(rows.lengths, masks)
+    if rows.token_type_start is not None and rows.label is not None:
+        wrong = (
+            (rows.token_type_start < 0) | (rows.token_type_start > rows.lengths) | (rows.label < 0) | (rows.label > 1)
+        )
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            start, label = rows.token_type_start[row], rows.label[row]
+            raise DataError(
+                f"{name}: row {row} of {rows.lengths[row]} tokens has token_type_start {start}, label {label}", again
+            )
+    if beyond.any():
+        row = int(np.repeat(np.arange(len(rows)), masks)[np.argmax(beyond)])
+        raise DataError(f"{name}: row {row} has a masked position outside its {rows.lengths[row]} tokens", again)

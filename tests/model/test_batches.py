@@ -224,3 +224,18 @@ def test_shards_that_do_not_fit_are_refused(by_hand: ShardReader, tmp_path: Path
     unmasked[1] |= {"masked_lm_positions": [], "masked_lm_ids": []}
     with pytest.raises(DataError, match="train: row 1 has no masked position"):
         check(read_shards(write_rows(tmp_path / "unmasked", unmasked, 20)), "train", 20, 16, "nsp")
+    for changed, message in (
+        ({"masked_lm_positions": [7], "masked_lm_ids": [5]}, "row 1 has a masked position outside its 7 tokens"),
+        ({"input_ids": [], "masked_lm_positions": [], "masked_lm_ids": []}, "row 1 has no tokens"),
+        ({"token_type_start": 8}, "row 1 of 7 tokens has token_type_start 8, label 1"),
+        ({"token_type_start": -1}, "token_type_start -1"),
+        ({"next_sentence_label": 2}, "label 2"),
+    ):
+        row = {"input_ids": [2, 5, 3, 4, 4, 8, 3], "token_type_start": 3, "masked_lm_positions": [3],
+               "masked_lm_ids": [6], "next_sentence_label": 1, "documents": ["a"]}  # fmt: skip
+        found = read_shards(write_rows(tmp_path / "changed", [row, row | changed], 20))
+        with pytest.raises(DataError, match=message):
+            check(found, "train", 20, 16, "nsp")
+    negative = read_shards(write_rows(tmp_path / "large", [row | {"input_ids": [2, -5, 3, 4, 4, 8, 3]}], 70_000))
+    with pytest.raises(DataError, match="holds id -5"):
+        check(negative, "train", 70_000, 16, "nsp")
