@@ -58,9 +58,8 @@ class Feed:
         bucket_rows: int | None = None,
         place: Place = Place(),  # frozen
     ) -> None:
-        parts = place.ranks * place.micros
-        if parts > batch_size or (bucket_rows and batch_size % bucket_rows):
-            into = f"{parts} parts" if parts > batch_size else f"buckets of {bucket_rows} rows"
+        if place.ranks > batch_size or (bucket_rows and batch_size % bucket_rows):
+            into = f"{place.ranks} parts" if place.ranks > batch_size else f"buckets of {bucket_rows} rows"
             raise TrainingError(f"a batch of {batch_size} rows can't be split into {into}", "Change batch_size.")
         self.reader, self.batch_size, self.seed, self.place = reader, batch_size, seed, place
         self.sequence_length, self.targets = sequence_length, targets
@@ -74,7 +73,8 @@ class Feed:
         self._chunk: tuple[int, Shards] | None = None
 
     def rows(self, step: int, micro: int = 0) -> Shards:
-        """The rows of a micro-batch of this rank; DataError where they can't be read."""
+        """The rows of a micro-batch of this rank, none where there are more of them than rows; DataError where they can't be
+        read."""
         number = step // self._steps
         if self._chunk is None or self._chunk[0] != number:
             self._chunk = None  # not two in memory

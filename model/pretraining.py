@@ -41,6 +41,8 @@ STAGE = Stage(
         "model/schedule.py",
         "model/order.py",
         "model/batches.py",
+        "model/feed.py",
+        "model/buckets.py",
         "model/devices/*.py",
         "pipeline/shard_schema.py",
         "pipeline/shard_reader.py",

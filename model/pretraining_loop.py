@@ -32,12 +32,12 @@ from model.batches import (
     drawn_masks,
     held_out_rows,
     next_words,
-    training_rows,
 )
 from model.bert import BertForPretraining, Losses, initialize, pretraining_losses
 from model.child import Stop
 from model.curves import Curves
 from model.devices import Device, open_device
+from model.feed import Feed, Place
 from model.flops import peak_flops, training_flops
 from model.heartbeat import Heartbeat
 from model.lamb import Lamb
@@ -112,6 +112,14 @@ class _Run:
         self.rows_at_once = own if tokens is None else min(own, max(1, tokens // self.config.sequence_length))
         self.parts = -(-own // self.rows_at_once)
         """a batch is computed in so many, in each replica"""
+        self.feed = Feed(
+            self.train_shards,
+            self.config.batch_size,
+            mix(self.config.seed, self.config.first_step),
+            self.config.sequence_length,
+            self.targets,
+            place=Place(replicas.rank, replicas.count, self.parts),
+        )
         self.state = State()
         self.good: tuple[State, int] | None = None
         """After steps without a finite gradient: the state before the first of them, and the size of metrics.jsonl then.
@@ -252,19 +260,14 @@ class _Run:
         `rehearsal`: the first part only, of this replica alone.
         """
         config = self.config
-        seed = mix(config.seed, config.first_step)
-        rows = training_rows(self.train_shards, batch_number, config.batch_size, seed, self.targets)
-        if self.replicas.count > 1:
-            rows = rows.take(np.array_split(np.arange(len(rows)), self.replicas.count)[self.replicas.rank])
-        words_total, pairs_total = len(rows.masked_ids), len(rows)
-        if not rehearsal:
-            words_total, pairs_total = (int(n) for n in self.replicas.sums([words_total, pairs_total]))
+        rows = [self.feed.rows(batch_number, part) for part in range(1 if rehearsal else self.parts)]
+        totals = [sum(len(some.masked_ids) for some in rows), sum(map(len, rows))]
+        words_total, pairs_total = totals if rehearsal else map(int, self.replicas.sums(totals))
         self.model.train()
         found = _Found()
-        for part in range(1 if rehearsal else self.parts):
+        for part, some in enumerate(rows):
             if part and any(self.replicas.sums([self.stop.asked])):
                 return None
-            some = rows.take(np.arange(len(rows))[part * self.rows_at_once : (part + 1) * self.rows_at_once])
             if not len(some):
                 continue  # another replica has one more
             batch = batch_of(some, config.sequence_length).on(self.device)

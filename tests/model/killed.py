@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from model import child, pretrain, pretraining_loop
+from model import child, pretrain
+from model.feed import Feed
+from model.order import part
 
 
 def main(folder: Path, point: str, count: int, log: bool) -> None:
     owner, _, name = point.partition(":")
     holder: Any = importlib.import_module(owner)
-    for part in name.split(".")[:-1]:
-        holder = getattr(holder, part)
+    for inner in name.split(".")[:-1]:
+        holder = getattr(holder, inner)
     called, original = 0, getattr(holder, name.split(".")[-1])
 
     def deadly(*arguments: Any, **named: Any) -> Any:
@@ -38,15 +38,15 @@ def main(folder: Path, point: str, count: int, log: bool) -> None:
 
     setattr(holder, name.split(".")[-1], deadly)
     if log:
-        drawn = pretraining_loop.training_rows
+        rows = Feed.rows
 
-        def logged(reader: Any, step: int, batch_size: int, *rest: Any) -> Any:
+        def logged(feed: Feed, step: int, micro: int = 0) -> Any:
             with (folder / "samples.log").open("ab") as file:
-                numbers = np.arange(step * batch_size, (step + 1) * batch_size)
+                numbers = part(step, feed.batch_size, 0, 1, micro, feed.place.micros)
                 file.write(f"{step}: {' '.join(map(str, numbers))}\n".encode())
-            return drawn(reader, step, batch_size, *rest)
+            return rows(feed, step, micro)
 
-        pretraining_loop.training_rows = logged
+        Feed.rows = logged  # type: ignore[method-assign]
     sys.argv = [sys.argv[0], str(folder)]
     child.main(pretrain.main)
 

@@ -122,7 +122,7 @@ def test_ranks_pad_a_micro_batch_alike(folder: Path) -> None:
 
 def test_a_batch_that_cannot_be_split_is_refused(folder: Path) -> None:
     with pytest.raises(TrainingError, match="a batch of 24 rows can't be split into 25 parts"):
-        Feed(ShardReader(folder), 24, 5, LENGTH, place=Place(0, 5, 5))
+        Feed(ShardReader(folder), 24, 5, LENGTH, place=Place(0, 25, 1))
     with pytest.raises(TrainingError, match="can't be split into buckets of 7 rows"):
         Feed(ShardReader(folder), 24, 5, LENGTH, bucket_rows=7)
 
