@@ -11,6 +11,7 @@ from uuid import uuid4
 from pipeline import manifest, owners
 from pipeline.atomic import explained, fsync_folder, rename_folder
 from pipeline.errors import StoreError
+from pipeline.manifest import Entry
 
 MAKE_ANEW = "It was set aside; the next `bert run` makes it anew."
 READ_ONLY = "The store can't be written: run `bert verify` where it can."
@@ -54,7 +55,7 @@ class LocalContents:
         with explained(place):
             return manifest.read(place, stage, version)
 
-    def publish(self, stage: str, staged: Path, version: str, files: Sequence[manifest.Entry]) -> None:
+    def publish(self, stage: str, staged: Path, version: str, files: Sequence[Entry]) -> None:
         """Make a staged folder with its manifest visible, or drop it where the version is there and intact."""
         place = self.place(stage, version)
         with self._changing(stage):

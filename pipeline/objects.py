@@ -97,9 +97,7 @@ def told(url: str) -> Iterator[None]:
 def _story(error: Exception, url: str) -> StoreError:
     if isinstance(error, FileNotFoundError) and _no_bucket(error):
         bucket = "{0.scheme}://{0.netloc}".format(urlsplit(url))
-        return StoreError(
-            f"{url}: the bucket {bucket} does not exist", "Make it, or correct `store` in settings.yaml."
-        )
+        return StoreError(f"{url}: the bucket {bucket} does not exist", "Make it, or correct `store` in settings.yaml.")
     if isinstance(error, PermissionError):
         return StoreError(f"{url}: access denied ({_line(error)})", CREDENTIALS)
     name = type(error).__name__

@@ -41,7 +41,7 @@ def place(named: str | Path) -> Path:
 
     objects.filesystem(str(named))  # says what is not installed
     found: Any = UPath(str(named), **objects.OPTIONS)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 Place = Annotated[Path, PlainValidator(place), PlainSerializer(str)]
