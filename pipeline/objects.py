@@ -10,14 +10,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import fsspec
-from fsspec.callbacks import Callback
+from uuid import uuid4
 
 from pipeline.atomic import fsync_file
 from pipeline.errors import BertError, StoreError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+    from fsspec.callbacks import Callback
 
 OPTIONS: dict[str, Any] = {"use_listings_cache": False}
 """of every filesystem"""
@@ -48,14 +50,16 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def filesystem(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
+def filesystem(url: str) -> "tuple[AbstractFileSystem, str]":
     """(the filesystem of a URL, its path there). Made anew after a fork; else fsspec keeps it.
 
     Raises StoreError where its package is not installed.
     """
+    from fsspec.core import url_to_fs
+
     scheme = urlsplit(url).scheme
     try:
-        fs, path = fsspec.core.url_to_fs(url, **OPTIONS)
+        fs, path = url_to_fs(url, **OPTIONS)
     except ImportError as error:
         package = PACKAGES.get(scheme, f"what fsspec wants for {scheme}://")
         extra = {"s3fs": "s3", "gcsfs": "gs"}.get(package)
@@ -166,7 +170,7 @@ class Objects:
     def upload(self, source: Path, name: str, heard: Callable[[int], None] = lambda size: None) -> None:
         """Write a file of this machine as an object; `heard` gets the bytes of each piece that was sent."""
         with self._path(name) as (fs, path):
-            fs.put_file(str(source), path, callback=_Pieces(heard))
+            fs.put_file(str(source), path, callback=_pieces(heard))
 
     def download(self, name: str, target: Path, heard: Callable[[int], None] = lambda size: None) -> None:
         """Write an object into a file of this machine, durably. Raises FileNotFoundError, and OSError for the disk."""
@@ -240,21 +244,18 @@ class Objects:
 
     def check(self) -> None:
         """Write an object and remove it again. Raises StoreError that says why that can't be done."""
-        from uuid import uuid4
-
         name = f".doctor-{uuid4().hex}"
         with self._path(name) as (fs, path):
             fs.pipe_file(path, b"bertworks")
             fs.rm_file(path)
 
 
-class _Pieces(Callback):
-    """Passes on how much each step did."""
+def _pieces(heard: Callable[[int], None]) -> "Callback":
+    """Passes on how much each step of fsspec did."""
+    from fsspec.callbacks import Callback
 
-    def __init__(self, heard: Callable[[int], None]) -> None:
-        super().__init__()
-        self._heard = heard
+    class Pieces(Callback):
+        def relative_update(self, inc: int = 1) -> None:
+            heard(inc)
 
-    def relative_update(self, inc: int = 1) -> None:
-        """A piece of so many bytes is done."""
-        self._heard(inc)
+    return Pieces()
