@@ -14,7 +14,7 @@ visible by one rename. It may be removed whenever nothing runs.
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
@@ -306,6 +306,12 @@ class ObjectContents:
         if wrong or isinstance(told, str):
             return wrong[0] if wrong else str(told)
         files = [entry for entry in told["files"] if not entry.get("referenced")]
+        for entry in files:
+            path = PurePosixPath(entry["path"])
+            if path.is_absolute() or ".." in path.parts:
+                return (
+                    f"{self.there.at(_data(stage, copy))}/{MANIFEST}: it names {entry['path']!r}, which lies elsewhere"
+                )
         total = sum(int(entry["size_bytes"]) for entry in files)
         _check_room(staged, total)
         got = _Sum(total, "bytes fetched from the store")

@@ -12,7 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
 from pipeline import objects
-from pipeline.errors import DataError
+from pipeline.errors import DataError, StoreError
 from pipeline.objects import Objects
 
 REMOTE_SECONDS = 10.0
@@ -229,6 +229,7 @@ def unhurried(look: Callable[[], None], at: Path) -> Callable[[], None]:
         nonlocal last
         if time.monotonic() - last >= REMOTE_SECONDS:
             last = time.monotonic()
-            look()
+            with suppress(StoreError):  # hours of work don't end because one look failed
+                look()
 
     return seldom

@@ -18,7 +18,7 @@ from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import DataError
 from pipeline.masking import Control, control
-from pipeline.places import Place, fetch, names, read_all, shared, unhurried
+from pipeline.places import Place, fetch, is_url, names, read_all, shared, unhurried
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
@@ -199,7 +199,7 @@ def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path,
                 f"{documents} has no {part} documents",
                 "Add text or set corpus.held_out so that both parts get documents.",
             )
-    needed = forecast(corpora, config)["bytes_on_the_way"]
+    needed = forecast(corpora, config)["bytes" if is_url(shared(out)) else "bytes_on_the_way"]
     todo = "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor."
     beam_process.check_room(out, needed, "shards", todo)
 

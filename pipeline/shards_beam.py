@@ -195,7 +195,8 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
     """Write pieces/PART-POOL-PASS-NUMBER.arrow, sorted by (shard, place); give (part, shard) and where its rows are."""
     part, pool, first_pass, end = element
     files = plan.parts[part].files
-    documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
+    with reported(plan.scratch, plan.out):
+        documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
     made = build(documents, plan.config, plan.control, plan.parts[part].passes, range(first_pass, end))
     for number, table in enumerate(_gathered(made)):
         path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{first_pass:04d}-{number:04d}.arrow"

@@ -140,7 +140,17 @@ class Store:
             for place in _entries(self.home / "rejected")
             if not (place / "content").is_dir() and not any(map(self._rejected, place.glob("*.json")))
         ]
-        for folder in ("staging", "records", "leases", "verified", "views", "memory/*", "assets/*", "rejected/*"):
+        for folder in (
+            "staging",
+            "records",
+            "cache/records",
+            "leases",
+            "verified",
+            "views",
+            "memory/*",
+            "assets/*",
+            "rejected/*",
+        ):
             old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]
         for path in old:
             with suppress(FileNotFoundError):

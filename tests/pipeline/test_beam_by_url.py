@@ -112,7 +112,7 @@ def test_a_vocabulary_that_does_not_fit_is_told_by_a_worker(
         made_by_url(store, "pretraining_shards", shard_inputs, test_shards.CONFIG)
     assert "s3://" in str(raised.value) and "FileNotFoundError" in str(raised.value)
     there = Objects(str(store.url))
-    assert not [name for name in there.sizes("store/pretraining_shards")], "nothing is left"
+    assert there.sizes("store/pretraining_shards") == {}, "nothing is left"
     assert list((store.home / "leases").iterdir()) == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import owners, progress
+from pipeline import manifest, owners, progress
 from pipeline.errors import RecipeError, StoreError
 from pipeline.ledger import ObjectLedger
 from pipeline.objects import Objects, checked_url
@@ -267,6 +267,19 @@ def test_a_record_that_vanished_is_missed_by_verify(store: Store) -> None:
     objects(store).remove(f"records/{record.digest}.json")
     (problem,) = store.verify()
     assert f"names record {record.digest[:12]}, which is missing" in problem.what
+
+
+def test_a_manifest_that_names_a_file_elsewhere_writes_nothing_there(store: Store, elsewhere: Store) -> None:
+    """Whoever may write to the bucket may not write to this machine."""
+    files = [{"path": "../../evil", "size_bytes": 4, "sha256": "0" * 64, "digest": "0" * 64}]
+    version = manifest.version_in(files)
+    sealed = manifest.sealed({"stage": STAGE, "version": version, "files": files})
+    objects(store).write(f"store/{STAGE}/data/c/manifest.json", sealed)
+    objects(store).write(f"store/{STAGE}/{version}/c", b"")
+    objects(store).write(f"store/{STAGE}/data/c/../../evil", b"evil")
+    with pytest.raises(StoreError):
+        elsewhere.folder(STAGE, version)
+    assert not [path for path in elsewhere.home.rglob("*") if path.name == "evil"]
 
 
 # ── crashes and two at once ──────────────────────────────────────────────────────────────────────────────────────────
