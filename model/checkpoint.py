@@ -1,6 +1,7 @@
 """Checkpoints that are whole or not there: safetensors and JSON, never pickle, with a manifest of SHA-256 digests.
 
     checkpoints/step-0000001200/   model.safetensors  optimizer.safetensors  state.json  manifest.json
+    checkpoints/LATEST             the name of the newest one, for other programs; replaced by rename
     checkpoints/broken-…           set aside by `newest`: something in it does not match its manifest
 
 A folder is filled under a temporary name, every file is fsynced, the manifest is written last, then the folder is
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MANIFEST = "manifest.json"
+LATEST = "LATEST"
 STEP = "step-"
 TEMPORARY = "tmp."
 
@@ -75,16 +77,25 @@ def save(
     tensors: "Mapping[str, Mapping[str, Tensor]]",
     state: Mapping[str, Any],
     keep: int = 2,
+    milestone_steps: int | None = None,
 ) -> Path:
     """Save `tensors[name]` as name.safetensors and `state` as state.json under `folder`; returns the checkpoint.
 
-    Older checkpoints beyond the newest `keep` are deleted, but only after the new one was read back and verified.
-    A checkpoint of this step that is there already, is replaced.
+    Older checkpoints beyond the newest `keep` are deleted, but only after the new one was read back and verified; those of
+    a multiple of `milestone_steps` stay. A checkpoint of this step that is there already, is replaced.
 
     Raises:
         StoreError: the disk is full or read-only; what was there stays.
-        DataError: what was written does not read back.
+        DataError: what was written does not read back, or a tensor has a value that is not finite: nothing is kept of it.
     """
+
+    poisoned = [key for part in tensors.values() for key, tensor in part.items() if not bool(tensor.isfinite().all())]
+    if poisoned:
+        raise DataError(
+            f"after step {step} {len(poisoned)} tensors have values that are not finite, {poisoned[0]} among them; they are "
+            "not saved",
+            "The run goes on from the checkpoint before; lower learning_rate, lengthen warmup_steps, or use precision fp32.",
+        )
 
     def fill(place: Path) -> None:
         for name, part in tensors.items():
@@ -96,15 +107,22 @@ def save(
     problem = broken(path)
     if problem:
         raise DataError(f"the checkpoint just written is broken: {problem}", "Check the disk; the run can be resumed.")
+    atomic.write_bytes(folder / LATEST, f"{path.name}\n".encode())
     for old in steps(folder)[keep:]:
-        shutil.rmtree(old)
+        if not (milestone_steps and step_of(old) % milestone_steps == 0):
+            shutil.rmtree(old)
     return path
+
+
+def step_of(path: Path) -> int:
+    """The step of a checkpoint's folder."""
+    return int(path.name.removeprefix(STEP))
 
 
 def steps(folder: Path) -> list[Path]:
     """The checkpoints under `folder`, newest first."""
     found = [path for path in folder.glob(f"{STEP}*") if path.name.removeprefix(STEP).isdecimal()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix(STEP)), reverse=True)
+    return sorted(found, key=step_of, reverse=True)
 
 
 def newest(folder: Path) -> Checkpoint | None:
@@ -117,12 +135,16 @@ def newest(folder: Path) -> Checkpoint | None:
     for path in steps(folder):
         problem = broken(path)
         if problem is None:
-            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            return Checkpoint(path, int(path.name.removeprefix(STEP)), state)
+            return read(path)
         aside = path.with_name(f"broken-{path.name}-{uuid4().hex[:8]}")
         path.rename(aside)
         print(f"checkpoint {path.name} is set aside as {aside.name}: {problem}", file=sys.stderr, flush=True)
     return None
+
+
+def read(path: Path) -> Checkpoint:
+    """A checkpoint that is known to be intact."""
+    return Checkpoint(path, step_of(path), json.loads((path / "state.json").read_text(encoding="utf-8")))
 
 
 def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:

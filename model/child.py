@@ -1,9 +1,11 @@
-"""The frame of a training process: one at a time in a run folder, asked to stop by signals or by its parent's death.
+"""The frame of a training process: one at a time in a run folder, asked to stop by signals, by a file or by the death of
+whoever started it.
 
     if __name__ == "__main__":
         child.main(train)          # train(run_folder, stop) -> True: finished, False: stopped and saved
 
-Exit codes: 0 finished, 143 stopped and saved (as after SIGTERM), 1 failed, with the reason on stderr.
+Exit codes: 0 finished, 143 stopped and saved (as after SIGTERM), 75 hung, 1 failed, with the reason on stderr. Processes
+that torchrun started write to stderr.log of the run folder; the first of them holds the folder's lock.
 """
 
 import ctypes
@@ -17,12 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from model.heartbeat import Watch
 from pipeline.errors import BertError, TrainingError
 
 PARENT = "BERTWORKS_PARENT"
 """environment variable: process id of the launcher that this process must not outlive"""
 STOPPED = 143
 LOCK_SECONDS = 60.0
+LOG = "stderr.log"
+CANCEL = "cancel"
+"""a file of this name in the run folder asks to stop"""
+LAUNCHER = "launcher"
+"""a file of this name in the run folder is touched by a launcher that lives, on whatever host"""
+LAUNCHER_SECONDS = 300.0
+"""when it was touched before and is not for so long, the launcher is dead"""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -44,12 +54,15 @@ def main(train: Callable[[Path, Stop], bool]) -> None:
     stop = Stop()
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
-    watch_parent(stop)
     folder = Path(sys.argv[1])
+    watch(stop, folder)
     try:
-        lock = hold(folder)
+        if _by_torchrun() and folder.is_dir():
+            _log_into(folder / LOG)
+        lock = hold(folder) if os.environ.get("RANK", "0") == "0" else None
         finished = train(folder, stop)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
     except BertError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
@@ -81,21 +94,62 @@ def hold(folder: Path, seconds: float = LOCK_SECONDS) -> int:
             time.sleep(0.1)
 
 
-def watch_parent(stop: Stop) -> None:
-    """Ask to stop when the launcher that started this process dies. Started by hand, there is nothing to watch."""
+def watch(stop: Stop, folder: Path) -> None:
+    """Ask to stop when the run folder says so, or when the launcher that started this process dies. Started by hand, there
+    is no launcher to watch."""
     named = os.environ.pop(PARENT, None)  # not for processes that this one may start
-    if named is None:
-        return
-    parent = int(named)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    launcher = int(named) if named else None
+    parent = os.getppid()
+    if launcher is not None:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
-    # The signal alone does not do: the parent may have died before the line above.
+    # The signal alone does not do: the parent may have died before the line above, and it may not be the launcher.
+    def orphaned() -> bool:
+        return launcher is not None and (os.getppid() != parent or not _lives(launcher))
+
+    files = Watch()
+    mark = folder / LAUNCHER
+    first = _mtime(mark)
+
+    def abandoned() -> bool:
+        seconds = files.unchanged_seconds(mark)
+        return seconds is not None and seconds > LAUNCHER_SECONDS and _mtime(mark) != first
+
     def poll() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
+        while not (orphaned() or abandoned() or (folder / CANCEL).exists()):
+            time.sleep(0.5)
         stop.ask()
 
-    threading.Thread(target=poll, name="watch-parent", daemon=True).start()
+    threading.Thread(target=poll, name="watch-launcher", daemon=True).start()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _mtime(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _by_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _log_into(path: Path) -> None:
+    """Let what this process prints go to the end of a file."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
 
 
 def _module() -> str:

@@ -76,7 +76,8 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     )
     result = run / "result"
     if checkpoint.broken(result):
-        launcher.run("model.finetune", run, total_steps(config, _read(inputs["task_data"] / "task.json")))
+        steps = total_steps(config, _read(inputs["task_data"] / "task.json"))
+        launcher.run("model.finetune", run, steps, settings=settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, _read(result / "scores.json"))
 

@@ -35,6 +35,12 @@ class Lines:
         self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
         self._file.flush()
 
+    def cut(self, keep: int) -> None:
+        """Cut the file back to its first `keep` bytes."""
+        self._file.flush()
+        self._file.truncate(keep)
+        self._file.seek(0, os.SEEK_END)
+
     def sync(self) -> int:
         """Make what was written durable; returns the size in bytes, to cut back to."""
         os.fsync(self._file.fileno())
@@ -43,6 +49,11 @@ class Lines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def short(value: float | None) -> float | None:
+    """Six significant digits: enough for every curve, and rows stay readable."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

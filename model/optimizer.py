@@ -97,6 +97,14 @@ class AdamW:
         for parameter in self.parameters.values():
             parameter.grad = None
 
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Begin anew: both moments and the count of updates are zero."""
+        for _, part in self._moments():
+            for moment in part.values():
+                moment.zero_()
+        self.updates = 0
+
     def state(self) -> dict[str, Tensor]:
         """Both moments by parameter name, as checkpoints hold them; `updates` is kept beside them."""
         return {f"{kind}.{name}": t for kind, part in self._moments() for name, t in part.items()}

@@ -5,7 +5,9 @@ The run folder is kept between attempts, so that a run that was cancelled or kil
     config.json     what the process reads
     metrics.jsonl   losses, accuracies, gradient norm, learning rate, padding; published
     timing.jsonl    speed, memory, starts; not published
+    tensorboard/    the same numbers for TensorBoard; not published
     checkpoints/    model/checkpoint.py
+    heartbeat-N     signs of life of each process
     result/         what is published, with a manifest; it is there when the training has finished
 """
 
@@ -33,6 +35,8 @@ STAGE = Stage(
         "model/pretraining_loop.py",
         "model/bert.py",
         "model/optimizer.py",
+        "model/guard.py",
+        "model/replicas.py",
         "model/order.py",
         "model/batches.py",
         "model/devices/*.py",
@@ -71,7 +75,8 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
     )
     result = run / "result"
     if checkpoint.broken(result):
-        launcher.run("model.pretrain", run, config.steps)
+        training = settings().training
+        launcher.run("model.pretrain", run, config.steps, settings=training, ranks=training.ranks)
     for path in sorted(result.iterdir()):
         if path.name != checkpoint.MANIFEST:
             shutil.copyfile(path, out / path.name)

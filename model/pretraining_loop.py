@@ -1,4 +1,4 @@
-"""The pretraining loop: what `python -m model.pretrain` runs.
+"""The pretraining loop: what `python -m model.pretrain` runs, in one process or in several that train together.
 
 Everything that decides a step is a pure function of the configuration and the step's number: its rows (model/order.py),
 its learning rate, its dropout. A checkpoint holds the rest: weights, both moments, the sums since the last row of
@@ -13,14 +13,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from model import checkpoint
+from model import checkpoint, guard
+from model.baselines import baselines
 from model.batches import (
     Batch,
     Targets,
@@ -33,95 +35,28 @@ from model.batches import (
 )
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.child import Stop
+from model.curves import Curves
 from model.devices import Device, open_device
-from model.lines import Lines
+from model.flops import peak_flops, training_flops
+from model.heartbeat import Heartbeat
+from model.lines import Lines, short
 from model.optimizer import AdamW, clip_gradients, learning_rate
 from model.order import mix
+from model.pretraining_job import Job, State, Window, mean
+from model.replicas import Replicas
+from model.saver import Saver
 from pipeline import progress
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
 from pipeline.masking import control
-from pipeline.settings import TrainingSettings
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import Shards
 from pipeline.tokenizer import read_vocabulary
 
-SKIPPED_IN_A_ROW = 10
-"""so many steps without a finite gradient end the run"""
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
-
-
-@dataclass(frozen=True)
-class Job:
-    """RUN_DIR/config.json."""
-
-    config: PretrainConfig
-    vocabulary_size: int
-    vocabulary: Path
-    shards: Path
-    previous: Path | None
-    training: TrainingSettings
-
-    @staticmethod
-    def read(path: Path) -> "Job":
-        """Read the file. Raises TrainingError when it is not what the stage writes."""
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            return Job(
-                config=PretrainConfig.model_validate(plain["config"]),
-                vocabulary_size=plain["vocabulary_size"],
-                vocabulary=Path(plain["vocabulary"]),
-                shards=Path(plain["shards"]),
-                previous=Path(plain["previous"]) if plain["previous"] else None,
-                training=TrainingSettings.model_validate(plain["training"]),
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{path} can't be used: {error!r}", "The pretrained stage writes this file.") from None
-
-
-@dataclass
-class Window:
-    """Sums over the steps since the last row of metrics.jsonl."""
-
-    steps: int = 0
-    loss: float = 0.0
-    mlm_loss: float = 0.0
-    nsp_loss: float = 0.0
-    words: int = 0
-    words_right: int = 0
-    sentences: int = 0
-    sentences_right: int = 0
-    gradient_norm: float = 0.0
-    padding_share: float = 0.0
-
-    def means(self) -> dict[str, float | None]:
-        """Means per step, accuracies per prediction; None where nothing was counted."""
-        return {
-            "loss": _mean(self.loss, self.steps),
-            "mlm_loss": _mean(self.mlm_loss, self.steps),
-            "nsp_loss": _mean(self.nsp_loss, self.steps) if self.sentences else None,
-            "mlm_accuracy": _mean(self.words_right, self.words),
-            "nsp_accuracy": _mean(self.sentences_right, self.sentences),
-            "gradient_norm": _mean(self.gradient_norm, self.steps),
-            "padding_share": _mean(self.padding_share, self.steps),
-        }
-
-
-@dataclass
-class State:
-    """What a checkpoint holds beside tensors."""
-
-    step: int = 0
-    """steps done, of this phase"""
-    evaluated: int = 0
-    """the last step that was evaluated"""
-    skipped: int = 0
-    """steps without a finite gradient"""
-    skipped_in_a_row: int = 0
-    updates: int = 0
-    """of the optimizer, all phases"""
-    window: Window = field(default_factory=Window)
+REHEARSED = 2
+"""parts of a batch that are timed before the first step, after one that warms up"""
 
 
 def train(folder: Path, stop: Stop) -> bool:
@@ -132,51 +67,64 @@ def train(folder: Path, stop: Stop) -> bool:
         TrainingError: a checkpoint of another job lies there, or the gradients stay without a finite value.
         StoreError: the disk is full.
     """
-    result = folder / "result"
-    if checkpoint.broken(result) is None:
-        return True
-    shutil.rmtree(result, ignore_errors=True)
     job = Job.read(folder / "config.json")
-    with _shown() if sys.stderr.isatty() else nullcontext():
-        return _Run(folder, job, stop).to_the_end()
+    replicas = Replicas()
+    device = open_device(job.training.device, job.training.threads, replicas.local_rank)
+    heartbeat = Heartbeat(folder, replicas.rank, job.training.hang_seconds)
+    replicas.join(device.torch_device, job.training.hang_seconds)
+    try:
+        result = folder / "result"
+        if replicas.told(replicas.first and checkpoint.broken(result) is None):
+            return True
+        if replicas.first:
+            shutil.rmtree(result, ignore_errors=True)
+        with _shown() if replicas.first and sys.stderr.isatty() else nullcontext():
+            return _Run(folder, job, stop, device, replicas, heartbeat).to_the_end()
+    finally:
+        replicas.leave()
+        heartbeat.end()
 
 
 class _Run:
     """One process's part of a run."""
 
-    def __init__(self, folder: Path, job: Job, stop: Stop) -> None:
+    def __init__(
+        self, folder: Path, job: Job, stop: Stop, device: Device, replicas: Replicas, heartbeat: Heartbeat
+    ) -> None:
         self.started = self.measured = time.monotonic()
-        self.measured_tokens = 0
-        self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
-        config = job.config
+        self.measured_tokens = self.measured_flops = 0.0
+        self.folder, self.job, self.stop = folder, job, stop
+        self.device, self.replicas, self.heartbeat = device, replicas, heartbeat
+        self.config: PretrainConfig = job.config
         self.train_shards = self._reader("train")
         self.held_out_shards = self._reader("held_out")
         self.targets = _targets(job)
-        self.device: Device = open_device(job.training.device, job.training.threads)
-        self.model = BertForPretraining(config.architecture, job.vocabulary_size, config.sentence_task)
-        self.state = State()
-        found = checkpoint.newest(folder / "checkpoints")
-        if found is None and job.previous is None:
-            initialize(self.model, config.seed)
-        self.model.to(self.device.torch_device)
+        self.model = BertForPretraining(self.config.architecture, job.vocabulary_size, self.config.sentence_task)
+        self.model.to(device.torch_device)
         self.optimizer = AdamW(
             self.model.named_parameters(),
-            beta1=config.adam_beta1,
-            beta2=config.adam_beta2,
-            epsilon=config.adam_epsilon,
-            weight_decay=config.weight_decay,
-            bias_correction=config.bias_correction,
+            beta1=self.config.adam_beta1,
+            beta2=self.config.adam_beta2,
+            epsilon=self.config.adam_epsilon,
+            weight_decay=self.config.weight_decay,
+            bias_correction=self.config.bias_correction,
         )
+        self.state = State()
+        self.bad_since: int | None = None
+        """the first of the steps without a finite gradient that end with the last step"""
+        self.rolled_back = 0
+        """times in a row that the run went back without getting beyond the last bad step"""
+        self.last_bad = 0
         self.saved: tuple[int, int] | None = None
         """step and last evaluation of the newest checkpoint"""
-        kept = 0
-        if found is not None:
-            kept = self._resume(found)
-        elif job.previous is not None:
-            self._continue(job.previous)
-        self.metrics = Lines(folder / "metrics.jsonl", keep=kept)
-        self.timing = Lines(folder / "timing.jsonl")
-        self._announce(found)
+        training = job.training
+        self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
+        kept = self._begin()
+        first = replicas.first
+        self.metrics = Lines(folder / "metrics.jsonl", keep=kept) if first else None
+        self.timing = Lines(folder / "timing.jsonl") if first else None
+        self.curves = Curves(folder / "tensorboard", self.config.first_step + self.state.step) if first else None
+        self._announce(resumed=self.saved is not None)
 
     def _reader(self, part: str) -> ShardReader:
         """The rows of a part, each row group checked when it is read; DataError where the first does not fit."""
@@ -200,28 +148,38 @@ class _Run:
         try:
             self._train()
             self._save()
+            self.saver.wait()
             self._time(now=True)
             finished = self.state.step == self.config.steps == self.state.evaluated
-            if finished:
+            if finished and self.replicas.first:
                 self._publish()
+            self.replicas.told(None)  # none leaves before the result is there
         finally:
-            self.metrics.close()
-            self.timing.close()
+            for file in (self.metrics, self.timing, self.curves):
+                if file is not None:
+                    file.close()
         return finished
 
     def _train(self) -> None:
-        config, state = self.config, self.state
+        config, state, training = self.config, self.state, self.job.training
         saved = time.monotonic()
-        self.measured, self.measured_tokens = saved, 0
+        self.measured, self.measured_tokens, self.measured_flops = saved, 0, 0
         while True:
+            state = self.state
             due = state.step == config.steps or state.step % config.evaluate_every == 0
             if due and state.step > state.evaluated and not self._evaluate():
                 return  # asked to stop: the evaluation begins anew after the resume
-            if state.step == config.steps or self.stop.asked:
+            if state.step == config.steps:
                 return
-            if time.monotonic() - saved >= self.job.training.checkpoint_seconds:
+            late = time.monotonic() - saved >= training.checkpoint_seconds
+            counted = bool(training.checkpoint_steps) and state.step % (training.checkpoint_steps or 1) == 0
+            asked, save = self.replicas.sums([self.stop.asked, self.replicas.first and (late or counted)])
+            if asked:
+                return
+            if save:
                 self._save()
                 saved = time.monotonic()
+            self.saver.check()
             self._step()
             self._time()
 
@@ -229,55 +187,131 @@ class _Run:
 
     def _step(self) -> None:
         config, state = self.config, self.state
-        seed = mix(config.seed, config.first_step)
-        rows = training_rows(self.train_shards, state.step, config.batch_size, seed, self.targets)
-        batch = batch_of(rows, config.sequence_length).on(self.device)
-        self.device.seed_step(config.seed, config.first_step + state.step)
-        rate = learning_rate(
-            config.first_step + state.step, config.learning_rate, config.warmup_steps, config.schedule_steps
-        )
+        number = config.first_step + state.step
+        self.heartbeat.beat(number)
+        rate = learning_rate(number, config.learning_rate, config.warmup_steps, config.schedule_steps)
         if rate <= 0:
-            raise TrainingError(
-                f"the learning rate of step {config.first_step + state.step} is {rate:g}",
-                "Give the schedule more steps.",
-            )
-        self.model.train()
-        with self.device.autocast(config.precision):
-            words, sentences = self.model(*batch.model_inputs)
-            losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-        losses.total.backward()
+            raise TrainingError(f"the learning rate of step {number} is {rate:g}", "Give the schedule more steps.")
+        self._tell_of_batches_passed_over()
+        batch_number = guard.batch_number(state.step, state.passed_over)
+        found = self._gradients(batch_number, number)
+        self.replicas.sum_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
-        loss = losses.total.item()
-        if math.isfinite(norm) and math.isfinite(loss):
+        if math.isfinite(norm) and math.isfinite(found.loss):
             self.optimizer.step(rate)
-            state.skipped_in_a_row = 0
-            window = state.window
-            window.steps += 1
-            window.loss += loss
-            window.mlm_loss += losses.masked_words.item()
-            window.nsp_loss += losses.next_sentence.item() if losses.next_sentence is not None else 0.0
-            _count(window, words, sentences, batch)
-            window.gradient_norm += norm
-            window.padding_share += batch.padding_share
+            self.bad_since, state.skipped_in_a_row = None, 0
+            if state.step > self.last_bad:
+                self.rolled_back = 0
+            self._look_for_a_spike(found.loss)
+            _add(state.window, found, norm)
         else:
+            self.bad_since = state.step if self.bad_since is None else self.bad_since
             state.skipped += 1
             state.skipped_in_a_row += 1
         self.optimizer.zero_grad()
         state.step += 1
         state.updates = self.optimizer.updates
-        self.measured_tokens += batch.tokens
-        if state.skipped_in_a_row >= SKIPPED_IN_A_ROW:
-            raise TrainingError(
-                f"{SKIPPED_IN_A_ROW} steps in a row, up to step {state.step}, had a gradient norm or loss that is not "
-                f"finite (the last: norm {norm}, loss {loss})",
-                "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
-            )
+        self.measured_tokens += found.tokens
+        self.measured_flops += found.flops
+        if state.skipped_in_a_row > guard.SKIPPED_IN_A_ROW:
+            self._roll_back(norm, found.loss)
+            return
         if state.step % config.log_every == 0 or state.step == config.steps:
-            means = {name: _short(value) for name, value in state.window.means().items()} if state.window.steps else {}
-            row = {"step": state.step, **means, "learning_rate": _short(rate), "skipped_steps": state.skipped}
-            self.metrics.append(row)
+            means = {name: short(value) for name, value in state.window.means().items()} if state.window.steps else {}
+            row = {"step": state.step, **means, "learning_rate": short(rate), "skipped_steps": state.skipped}
+            self._record(row)
             state.window = Window()
             progress.report(state.step, config.steps, "steps", **{k: v for k, v in means.items() if v is not None})
+
+    def _gradients(self, batch_number: int, number: int, parts: int | None = None) -> "_Found":
+        """Gradients of this replica's share of a batch, a part at a time, and what all replicas found.
+
+        The loss is the mean over all masked words of the whole batch plus the mean over all its pairs: every part weighs as
+        much as it has of them, so that the number of parts and of replicas changes nothing but rounding.
+        `parts`: only so many, for a rehearsal, of this replica alone.
+        """
+        config = self.config
+        seed = mix(config.seed, config.first_step)
+        rows = training_rows(self.train_shards, batch_number, config.batch_size, seed, self.targets)
+        rows = rows.take(np.array_split(np.arange(len(rows)), self.replicas.count)[self.replicas.rank])
+        micro = self.job.training.micro_batch or len(rows)
+        alone = parts is not None
+        words_total, pairs_total = float(len(rows.masked_ids)), float(len(rows))
+        if not alone:
+            words_total, pairs_total = self.replicas.sums([words_total, pairs_total])
+        self.model.train()
+        found = _Found()
+        for part, numbers in enumerate(_parts(np.arange(len(rows)), micro)):
+            if part == parts:
+                break
+            some = rows.take(numbers)
+            batch = batch_of(some, config.sequence_length).on(self.device)
+            unlike = self.replicas.rank or part
+            self.device.seed_step(mix(config.seed, self.replicas.rank, part) if unlike else config.seed, number)
+            with self.device.autocast(config.precision):
+                words, sentences = self.model(*batch.model_inputs)
+                losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
+            weight = len(batch.masked_ids) / words_total
+            loss = losses.masked_words * weight
+            if losses.next_sentence is not None:
+                loss = loss + losses.next_sentence * (len(some) / pairs_total)
+            loss.backward()
+            found.add(losses.masked_words, losses.next_sentence, words, sentences, batch)
+            found.flops += training_flops(config.architecture, self.job.vocabulary_size, some)
+        return found if alone else found.of_all(self.replicas)
+
+    def _look_for_a_spike(self, loss: float) -> None:
+        state = self.state
+        if guard.is_spike(loss, state.recent):
+            state.spikes += 1
+            self._record({"step": state.step + 1, "spike": short(loss), "batch": self._batch(state.step)})
+        state.recent = [*state.recent, loss][-guard.SPIKE_WINDOW :]
+
+    def _batch(self, step: int) -> int:
+        return guard.batch_number(step, self.state.passed_over)
+
+    def _tell_of_batches_passed_over(self) -> None:
+        """A row where the next step takes another batch than the next one: it follows from the state alone, so that it
+        stands in the same place wherever the run went back to."""
+        passed = guard.just_passed(self.state.step, self.state.passed_over)
+        if passed is None:
+            return
+        first, end = passed
+        size = self.config.batch_size
+        self._record({"step": self.state.step, "passed_over": [first, end], "samples": [first * size, end * size]})
+
+    def _roll_back(self, norm: float, loss: float) -> None:
+        """Back to the checkpoint before the bad steps; their batches are passed over from now on."""
+        state, first_bad = self.state, self.bad_since
+        assert first_bad is not None
+        what = (
+            f"{state.skipped_in_a_row} steps in a row, up to step {state.step}, had a gradient norm or loss that is not "
+            f"finite (the last: norm {norm}, loss {loss})"
+        )
+        self.rolled_back += 1
+        if self.rolled_back > guard.MOST_ROLL_BACKS:
+            raise TrainingError(
+                f"{what}; going back and around {guard.MOST_ROLL_BACKS} times did not help",
+                "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
+            )
+        passed_over = guard.pass_over(first_bad, state.step - 1, state.passed_over)
+        self.bad_since, self.last_bad = None, state.step
+        self.state = State()
+        kept = self._begin()
+        self.state.passed_over = passed_over
+        if self.metrics is not None:
+            self.metrics.cut(kept)
+        batches = (
+            guard.batch_number(first_bad, state.passed_over),
+            guard.batch_number(state.step - 1, state.passed_over),
+        )
+        event = {"step": self.state.step, "rolled_back_from": state.step, "batches": batches}
+        if self.timing is not None:
+            self.timing.append(event)
+        self._say(
+            f"{what}; back to step {self.state.step}, and around batches {batches[0]} to {batches[1]} (sequences "
+            f"{batches[0] * self.config.batch_size} to {(batches[1] + 1) * self.config.batch_size - 1} of the order)"
+        )
 
     # ── held-out evaluation ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,39 +319,46 @@ class _Run:
         """Add a row of held-out scores; False: asked to stop on the way, nothing added."""
         self._time(now=True)
         scores = self._scores()
+        self.measured, self.measured_tokens, self.measured_flops = time.monotonic(), 0, 0  # speed is that of training
         if scores is None:
             return False
-        if not math.isfinite(scores["mlm_loss"] or 0.0):
+        state, loss = self.state, scores["mlm_loss"]
+        if loss is None or not math.isfinite(loss):
             raise TrainingError(
-                f"the held-out loss after step {self.state.step} is {scores['mlm_loss']}",
+                f"the held-out loss after step {state.step} is {loss}",
                 "Lower learning_rate, lengthen warmup_steps, or use precision fp32.",
             )
-        self.metrics.append({"step": self.state.step, "held_out": scores})
-        self.state.evaluated = self.state.step
+        self._record({"step": state.step, "held_out": scores})
+        state.evaluated = state.step
+        if self.config.publish == "best" and (state.best is None or loss < state.best):
+            state.best, state.best_step = loss, state.step
+            self._keep_best()
         return True
 
     @torch.inference_mode()
     def _scores(self) -> dict[str, float | None] | None:
         self.model.eval()
-        sums = Window()
-        for rows in _parts(self._held_out_rows(), self.config.batch_size):
-            if self.stop.asked:
+        found = _Found()
+        replicas = self.replicas
+        parts = list(_parts(self._held_out_rows(), self.config.batch_size))
+        for turn in range(0, len(parts), replicas.count):
+            self.heartbeat.beat(self.config.first_step + self.state.step)
+            if any(replicas.sums([self.stop.asked])):
                 return None
-            found = held_out_rows(self.held_out_shards, rows, self.targets)
-            batch = batch_of(found, self.config.sequence_length).on(self.device)
+            if turn + replicas.rank >= len(parts):
+                continue
+            rows = held_out_rows(self.held_out_shards, parts[turn + replicas.rank], self.targets)
+            batch = batch_of(rows, self.config.sequence_length).on(self.device)
             with self.device.autocast(self.config.precision):
                 words, sentences = self.model(*batch.model_inputs)
                 losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-            sums.mlm_loss += losses.masked_words.item() * len(batch.masked_ids)
-            if losses.next_sentence is not None:
-                sums.nsp_loss += losses.next_sentence.item() * len(rows)
-            _count(sums, words, sentences, batch)
-        self.measured, self.measured_tokens = time.monotonic(), 0  # speed is that of training
+            found.add(losses.masked_words, losses.next_sentence, words, sentences, batch)
+        found = found.of_all(replicas)
         return {
-            "mlm_loss": _short(_mean(sums.mlm_loss, sums.words)),
-            "mlm_accuracy": _short(_mean(sums.words_right, sums.words)),
-            "nsp_loss": _short(_mean(sums.nsp_loss, sums.sentences)),
-            "nsp_accuracy": _short(_mean(sums.sentences_right, sums.sentences)),
+            "mlm_loss": short(mean(found.words_loss, found.words)),
+            "mlm_accuracy": short(mean(found.words_right, found.words)),
+            "nsp_loss": short(mean(found.sentences_loss, found.sentences)),
+            "nsp_accuracy": short(mean(found.sentences_right, found.sentences)),
         }
 
     def _held_out_rows(self) -> np.ndarray:
@@ -325,10 +366,38 @@ class _Run:
 
     # ── where a run begins ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def _begin(self) -> int:
+        """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before, else drawn ones.
+        Returns the size that metrics.jsonl is cut back to."""
+        self.saver.wait()
+        place = None
+        if self.replicas.first:
+            found = checkpoint.newest(self.folder / "checkpoints")
+            place = None if found is None else found.folder
+        place = self.replicas.told(place)
+        if place is not None:
+            return self._resume(checkpoint.read(place))
+        self.optimizer.forget()
+        if self.job.previous is not None:
+            self._continue(self.job.previous)
+        else:
+            initialize(self.model, self.config.seed)
+        return 0
+
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be this job's."""
         sizes = {"vocabulary_size": self.job.vocabulary_size, "train_rows": len(self.train_shards)}
         return self.config.plain() | sizes
+
+    def _place(self) -> dict[str, Any]:
+        """What may differ between two parts of a run: the order of samples stays, last bits may not."""
+        training = self.job.training
+        return {
+            "device": self.device.kind,
+            "threads": training.threads,
+            "ranks": self.replicas.count,
+            "micro_batch": training.micro_batch,
+        }
 
     def _resume(self, found: checkpoint.Checkpoint) -> int:
         """Go on from a checkpoint of this run; returns the size to cut metrics.jsonl back to."""
@@ -339,13 +408,10 @@ class _Run:
                 f"{found.folder} belongs to another job: {'; '.join(changes)}",
                 "A changed recipe is a new run: use another run folder, or start anew with --force.",
             )
-        here = {"device": self.device.kind, "threads": self.job.training.threads}
-        for change in _differences(saved["place"], here):
-            print(
-                f"resumed with another {change}: same samples in the same order, last bits may differ", file=sys.stderr
-            )
+        for change in _differences(saved["place"], self._place()):
+            self._say(f"resumed with another {change}: same samples in the same order, last bits may differ")
         self.model.load_state_dict(found.tensors("model"))
-        self.state = State(**saved["progress"] | {"window": Window(**saved["progress"]["window"])})
+        self.state = State.of(saved["progress"])
         self.optimizer.load_state(found.tensors("optimizer"), self.state.updates)
         self.saved = self.state.step, self.state.evaluated
         return int(saved["metrics_bytes"])
@@ -375,89 +441,200 @@ class _Run:
             "sentence_task": self.config.sentence_task,
         }
 
-    def _announce(self, found: checkpoint.Checkpoint | None) -> None:
-        config = self.config
+    def _announce(self, resumed: bool) -> None:
+        config, training = self.config, self.job.training
         rows, parameters = len(self.train_shards), sum(p.numel() for p in self.model.parameters())
         epochs = config.steps * config.batch_size / rows
-        self.timing.append(
-            {
-                "step": self.state.step,
-                "resumed": found is not None,
-                "device": self.device.kind,
-                "device_name": self.device.name,
-                "threads": self.job.training.threads,
-                "epochs": epochs,
-                "parameters": parameters,
-            }
-        )
-        disk = parameters * 12 * (self.job.training.keep_checkpoints + 1) / 1e6
-        print(
+        seconds = self._rehearse()
+        evaluations = -(-config.steps // config.evaluate_every)
+        forward = len(self._held_out_rows()) / config.batch_size / 3  # of forward and backward, forward is a third
+        hours = ((config.steps - self.state.step) + evaluations * forward) * seconds / 3600
+        row = {
+            "step": self.state.step,
+            "resumed": resumed,
+            "device": self.device.kind,
+            "device_name": self.device.name,
+            "threads": training.threads,
+            "ranks": self.replicas.count,
+            "epochs": epochs,
+            "parameters": parameters,
+        }
+        if self.timing is not None:
+            self.timing.append(row)
+        milestones = config.steps // training.milestone_steps if training.milestone_steps else 0
+        disk = parameters * 12 * (training.keep_checkpoints + 2 + milestones) / 1e6
+        free = shutil.disk_usage(self.folder).free / 1e6
+        self._say(
             f"{config.steps:,} steps of {config.batch_size} × {config.sequence_length} tokens: {epochs:.2f} epochs of "
-            f"{rows:,} sequences, {parameters:,} parameters, {disk:,.0f} MB of checkpoints, on {self.device.name}; "
-            + (f"goes on from step {self.state.step:,}" if found else "from the start"),
-            file=sys.stderr,
-            flush=True,
+            f"{rows:,} sequences, {parameters:,} parameters; about {_duration(hours)} at {seconds:.3g} s a step, "
+            f"{disk:,.0f} MB of checkpoints ({free:,.0f} MB are free), on {self.replicas.count} × {self.device.name}; "
+            + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
+
+    def _rehearse(self) -> float:
+        """About how many seconds a step takes: parts of the next batch, forward and backward, which change nothing."""
+        step = min(self.state.step, self.config.steps - 1)
+        took = []
+        for _ in range(1 + REHEARSED):
+            began = time.monotonic()
+            self._gradients(self._batch(step), self.config.first_step + step, parts=1)
+            self.device.wait()
+            took.append(time.monotonic() - began)
+        self.optimizer.zero_grad()
+        own = -(-self.config.batch_size // self.replicas.count)
+        parts = -(-own // (self.job.training.micro_batch or own))
+        return min(took[1:]) * parts
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _record(self, row: dict[str, Any]) -> None:
+        """Add a row of metrics.jsonl and to the curves."""
+        if self.metrics is not None and self.curves is not None:
+            self.metrics.append(row)
+            self.curves.add(row, self.config.first_step)
+
+    def _say(self, what: str) -> None:
+        if self.replicas.first:
+            print(what, file=sys.stderr, flush=True)
+
     def _save(self) -> None:
-        """Save a checkpoint, unless this state is saved already, or the last step shows that it may be poisoned."""
+        """Begin to save a checkpoint, unless this state is saved already, or the last step shows that it may be poisoned."""
         if self.state.skipped_in_a_row or self.saved == (self.state.step, self.state.evaluated):
             return
-        checkpoint.save(
-            self.folder / "checkpoints",
+        self.saved = self.state.step, self.state.evaluated
+        self.heartbeat.beat(self.config.first_step + self.state.step)
+        if self.metrics is None:
+            return
+        self.saver.save(
             self.state.step,
             {"model": self.model.state_dict(), "optimizer": self.optimizer.state()},
             {
                 "identity": self._identity(),
-                "place": {"device": self.device.kind, "threads": self.job.training.threads},
+                "place": self._place(),
                 "progress": asdict(self.state),
                 "metrics_bytes": self.metrics.sync(),
             },
-            keep=self.job.training.keep_checkpoints,
         )
-        self.saved = self.state.step, self.state.evaluated
 
     def _time(self, now: bool = False) -> None:
         """A row of timing.jsonl, when one is due."""
         clock = time.monotonic()
         passed = clock - self.measured
-        if not now and passed < TIMING_SECONDS:
+        if self.timing is None or (not now and passed < TIMING_SECONDS):
             return
-        row = {"step": self.state.step, "seconds": round(clock - self.started, 3)}
+        row: dict[str, Any] = {"step": self.state.step, "seconds": round(clock - self.started, 3)}
         if self.measured_tokens:
             row["tokens_per_second"] = round(self.measured_tokens / passed, 1)
+            peak = peak_flops(self.device.name, self.config.precision)
+            if peak is not None:
+                row["mfu"] = short(self.measured_flops / passed / (peak * self.replicas.count))
         row["memory_bytes"] = self.device.peak_memory_bytes()
         self.timing.append(row)
-        self.measured, self.measured_tokens = clock, 0
+        self.measured, self.measured_tokens, self.measured_flops = clock, 0, 0
+
+    def _keep_best(self) -> None:
+        """Keep the weights of now, the best so far, until better ones are as safe as they are."""
+        step = self.state.step
+        if self.replicas.first:
+            checkpoint.write_verified(self.folder / f"best-{step}", self._weights)
+        self._save()
+        self.saver.wait()
+        if self.replicas.first:
+            for old in self.folder.glob("best-*"):
+                if old.name != f"best-{step}":
+                    shutil.rmtree(old)
+
+    def _weights(self, place: Path) -> None:
+        """Write weights and optimizer of now into a folder."""
+        checkpoint.save_tensors(self.model.state_dict(), place / "model.safetensors")
+        checkpoint.save_tensors(self.optimizer.state(), place / "optimizer.safetensors")
+        done = {"updates": self.state.updates, "step": self.config.first_step + self.state.step}
+        _write(place / "optimizer.json", done)
 
     def _publish(self) -> None:
         """RUN_DIR/result: what the stage publishes, with nothing in it that depends on the machine's speed."""
-        config = self.config
         scores = self._last_scores()
 
         def fill(place: Path) -> None:
-            checkpoint.save_tensors(self.model.state_dict(), place / "model.safetensors")
-            checkpoint.save_tensors(self.optimizer.state(), place / "optimizer.safetensors")
-            _write(place / "optimizer.json", {"updates": self.state.updates, "step": config.first_step + config.steps})
+            if self.config.publish == "best":
+                self._copy_best(place)
+            else:
+                self._weights(place)
             _write(place / "config.json", self._shape())
             _write(place / "held_out.json", scores)
             shutil.copyfile(self.folder / "metrics.jsonl", place / "metrics.jsonl")
 
         checkpoint.write_verified(self.folder / "result", fill)
 
+    def _copy_best(self, place: Path) -> None:
+        best = self.folder / f"best-{self.state.best_step}"
+        problem = checkpoint.broken(best)
+        if problem:
+            raise TrainingError(f"the best weights, {best}, are broken: {problem}", "Start the run anew with --force.")
+        for name in ("model.safetensors", "optimizer.safetensors", "optimizer.json"):
+            shutil.copyfile(best / name, place / name)
+
     def _last_scores(self) -> dict[str, Any]:
         rows = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        last = next(row["held_out"] for row in reversed(rows) if "held_out" in row)
+        step = self.state.best_step if self.config.publish == "best" else self.config.steps
+        last = next(row["held_out"] for row in reversed(rows) if "held_out" in row and row["step"] == step)
         held_out = self._held_out_rows()
         return {
-            "step": self.config.first_step + self.config.steps,
+            "step": self.config.first_step + (step or 0),
             "sequences": len(held_out),
             "masked_words": len(held_out_rows(self.held_out_shards, held_out, self.targets).masked_ids),
             **last,
             "baselines": baselines(self.train_shards, self.held_out_shards, len(held_out), self.targets),
         }
+
+
+class _Found:
+    """What forward passes found: counts and sums, which add up over parts and replicas."""
+
+    def __init__(self) -> None:
+        self.words = self.words_right = self.words_loss = 0.0
+        self.sentences = self.sentences_right = self.sentences_loss = 0.0
+        self.tokens = self.places = self.flops = 0.0
+
+    def add(
+        self, words_loss: Tensor, sentences_loss: Tensor | None, words: Tensor, pairs: Tensor | None, batch: Batch
+    ) -> None:
+        """Count one batch: mean losses, logits, and what is right."""
+        self.words += len(batch.masked_ids)
+        self.words_right += int((words.detach().argmax(1) == batch.masked_ids).sum())
+        self.words_loss += words_loss.item() * len(batch.masked_ids)
+        if sentences_loss is not None and pairs is not None and batch.labels is not None:
+            self.sentences += len(batch.labels)
+            self.sentences_right += int((pairs.detach().argmax(1) == batch.labels).sum())
+            self.sentences_loss += sentences_loss.item() * len(batch.labels)
+        self.tokens += batch.tokens
+        self.places += batch.input_ids.numel()
+
+    def of_all(self, replicas: Replicas) -> "_Found":
+        """The sum over all replicas."""
+        names = sorted(vars(self))
+        total = _Found()
+        for name, value in zip(names, replicas.sums([getattr(self, name) for name in names]), strict=True):
+            setattr(total, name, value)
+        return total
+
+    @property
+    def loss(self) -> float:
+        """Mean over masked words plus mean over pairs."""
+        return (mean(self.words_loss, self.words) or 0.0) + (mean(self.sentences_loss, self.sentences) or 0.0)
+
+
+def _add(window: Window, found: _Found, norm: float) -> None:
+    window.steps += 1
+    window.loss += found.loss
+    window.mlm_loss += mean(found.words_loss, found.words) or 0.0
+    window.nsp_loss += mean(found.sentences_loss, found.sentences) or 0.0
+    window.words += int(found.words)
+    window.words_right += int(found.words_right)
+    window.sentences += int(found.sentences)
+    window.sentences_right += int(found.sentences_right)
+    window.gradient_norm += norm
+    window.padding_share += 1 - found.tokens / found.places
 
 
 def _targets(job: Job) -> Targets | None:
@@ -473,48 +650,8 @@ def _targets(job: Job) -> Targets | None:
     return drawn_masks(config.masks, of_vocabulary, mix(config.seed, config.first_step))
 
 
-BASELINE_PART = 4096
-BASELINE_ROWS = 100_000
-"""of the training part that the most frequent word is counted in"""
-
-
-def baselines(train: ShardReader, held_out: ShardReader, rows: int, targets: Targets | None = None) -> dict[str, Any]:
-    """What guessing gets on the first `rows` held-out rows: always the word that is most often to be predicted in
-    training, always the sentence label that is more frequent there."""
-    counts = np.zeros(1, np.int64)
-    for some in _parts(np.arange(min(len(train), BASELINE_ROWS)), BASELINE_PART):
-        found = np.bincount(held_out_rows(train, some, targets).masked_ids, minlength=len(counts))
-        counts = found + np.pad(counts, (0, len(found) - len(counts)))
-    frequent = int(counts.argmax())
-    hidden = held_out_rows(held_out, np.arange(rows), targets).masked_ids
-    guesses: dict[str, Any] = {
-        "most_frequent_token_id": frequent,
-        "most_frequent_token_accuracy": _short(float((hidden == frequent).mean())),
-        "nsp_majority_accuracy": None,
-    }
-    if "next_sentence_label" in train.columns:
-        majority = int(train.column("next_sentence_label").mean() > 0.5)
-        labels = held_out.column("next_sentence_label")[:rows]
-        guesses["nsp_majority_accuracy"] = _short(float((labels == majority).mean()))
-    return guesses
-
-
-def _count(sums: Window, words: torch.Tensor, sentences: torch.Tensor | None, batch: Batch) -> None:
-    """Add how many predictions there were and how many of them are right."""
-    sums.words += len(batch.masked_ids)
-    sums.words_right += int((words.detach().argmax(1) == batch.masked_ids).sum())
-    if sentences is not None and batch.labels is not None:
-        sums.sentences += len(batch.labels)
-        sums.sentences_right += int((sentences.detach().argmax(1) == batch.labels).sum())
-
-
-def _mean(total: float, count: int) -> float | None:
-    return total / count if count else None
-
-
-def _short(value: float | None) -> float | None:
-    """Six significant digits: enough for every curve, and rows stay readable."""
-    return None if value is None else float(f"{value:.6g}")
+def _duration(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min" if hours * 60 >= 2 else f"{hours * 3600:.0f} s"
 
 
 def _parts(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

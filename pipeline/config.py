@@ -308,6 +308,8 @@ class Pretraining(Frozen):
     """steps between two held-out evaluations; the last step is always evaluated"""
     evaluate_sequences: Count = 10_000
     """held-out sequences per evaluation, the first of the shards' held-out part"""
+    publish: Literal["last", "best"] = "last"
+    """best: the weights with the lowest held-out masked-word loss of all evaluations"""
 
     @model_validator(mode="after")
     def _phases_differ(self) -> "Pretraining":
@@ -499,6 +501,7 @@ class PretrainConfig(Frozen):
     log_every: int = 100
     evaluate_every: int = 10_000
     evaluate_sequences: int = 10_000
+    publish: Literal["last", "best"] = "last"
 
 
 class ReleaseConfig(Frozen):

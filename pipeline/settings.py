@@ -48,8 +48,20 @@ class TrainingSettings(Frozen):
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1)] = 2
+    ranks: Annotated[int, Field(ge=1)] = 1
+    """processes that pretrain one model together, started by torchrun"""
+    micro_batch: Annotated[int, Field(ge=1)] | None = None
+    """sequences of one forward pass; gradients of a batch are summed over several. None: the whole batch at once"""
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
+    checkpoint_steps: Annotated[int, Field(ge=1)] | None = None
+    """checkpoints at every multiple of so many steps, besides"""
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    milestone_steps: Annotated[int, Field(ge=1)] | None = None
+    """checkpoints of a multiple of so many steps are kept for good"""
+    launcher: str = ""
+    """a shell command that starts the process elsewhere, with {module}, {run} and {ranks}; empty: here"""
+    hang_seconds: Annotated[float, Field(gt=0)] = 1800
+    """a process without progress for so long is ended, and says where it hangs"""
 
 
 class DownloadSettings(Frozen):

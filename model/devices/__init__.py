@@ -36,13 +36,18 @@ class Device(Protocol):
         """The tensor on this device."""
         ...
 
+    def wait(self) -> None:
+        """Return when everything asked of the device is done."""
+        ...
+
     def peak_memory_bytes(self) -> int:
         """Most memory used so far: of the process (cpu) or of the card (cuda)."""
         ...
 
 
-def open_device(kind: str, threads: int) -> Device:
-    """The device `cpu` or `cuda`; `auto` is cuda where there is one. `threads`: CPU threads of this process.
+def open_device(kind: str, threads: int, local_rank: int = 0) -> Device:
+    """The device `cpu` or `cuda`; `auto` is cuda where there is one. `threads`: CPU threads of this process; `local_rank`:
+    which of the processes of one run on this host it is, and so which card it takes.
 
     Raises:
         TrainingError: cuda is asked for and there is none.
@@ -56,7 +61,7 @@ def open_device(kind: str, threads: int) -> Device:
             )
         from model.devices.cuda import Cuda
 
-        return Cuda()
+        return Cuda(local_rank)
     from model.devices.cpu import Cpu
 
     return Cpu()

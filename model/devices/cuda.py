@@ -13,12 +13,13 @@ class Cuda:
 
     kind = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         # cuBLAS is deterministic only with a workspace of fixed size, read before its first call.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Attention with a padding mask has no deterministic backward pass in every torch: warn there, don't stop.
         torch.use_deterministic_algorithms(True, warn_only=True)
-        self.torch_device = torch.device("cuda", torch.cuda.current_device())
+        self.torch_device = torch.device("cuda", number)
+        torch.cuda.set_device(self.torch_device)
 
     @property
     def name(self) -> str:
@@ -36,6 +37,10 @@ class Cuda:
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy on the card, made without waiting for it."""
         return tensor.pin_memory().to(self.torch_device, non_blocking=True)
+
+    def wait(self) -> None:
+        """Return when the card has done all that it was asked to."""
+        torch.cuda.synchronize(self.torch_device)
 
     def peak_memory_bytes(self) -> int:
         """Most memory that torch reserved on the card so far."""
