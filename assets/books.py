@@ -6,6 +6,7 @@ from typing import Any
 
 from assets.asset import Wiring
 from assets.shown import rows, text_metadata
+from pipeline.places import opened
 from pipeline.store import Record
 
 SHOWN = 100
@@ -16,7 +17,8 @@ def metadata(record: Record, folder: Path) -> dict[str, Any]:
     """What every table of documents shows, the first files of the shelf, and those that were dropped."""
     import pyarrow.parquet as pq
 
-    books = pq.read_table(folder / "books.parquet", columns=list(COLUMNS)).to_pylist()
+    with opened(folder / "books.parquet") as file:
+        books = pq.read_table(file, columns=list(COLUMNS)).to_pylist()
     dropped = [book for book in books if book["dropped"]]
     shown = text_metadata(record, folder)
     for name, table in (("books", books), ("dropped_books", dropped)):

@@ -11,6 +11,7 @@ from typing import Any
 from assets import graph
 from pipeline.build import open_store
 from pipeline.errors import BertError
+from pipeline.objects import Objects
 from pipeline.settings import settings
 from pipeline.stage import ROOT
 
@@ -26,7 +27,15 @@ def checks() -> list[Check]:
     except BertError as error:
         return [*found, _check("settings", "error", error.what, error.todo)]
     found.append(_check("settings", "ok", os.environ.get("BERT_SETTINGS", "settings.yaml")))
-    return [*found, _disk(chosen.home_path), _writable(), *_recipes(), _leftovers(), _dagster_runs()]
+    return [
+        *found,
+        _disk(chosen.home_path),
+        _writable(),
+        *_objects(chosen.store),
+        *_recipes(),
+        _leftovers(),
+        _dagster_runs(),
+    ]
 
 
 def _check(name: str, state: str, found: str, todo: str = "") -> Check:
@@ -81,6 +90,17 @@ def _writable() -> Check:
         f"{store.home} is read-only",
         "status, audit, verify and report work; to run, set BERT_HOME to a writable folder.",
     )
+
+
+def _objects(url: str | None) -> list[Check]:
+    """The object store: whether its bucket is there and can be written."""
+    if url is None:
+        return []
+    try:
+        Objects(url).check()
+    except BertError as error:
+        return [_check("object store", "error", error.what, error.todo)]
+    return [_check("object store", "ok", f"{url} can be read and written")]
 
 
 def _recipes() -> list[Check]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from pipeline.places import opened
 from pipeline.store import Record
 
 
@@ -47,13 +48,18 @@ def _cell(value: Any) -> str | int | float:
 
 def schema(folder: Path) -> dict[str, Any]:
     """`dagster/column_schema` of the first Parquet file of a folder."""
-    import pyarrow.parquet as pq
-
     first = next(iter(sorted(folder.glob("part-*.parquet")) or sorted(folder.rglob("*.parquet"))), None)
     if first is None:
         return {}
-    columns = [dg.TableColumn(field.name, str(field.type)) for field in pq.read_schema(first)]
+    columns = [dg.TableColumn(field.name, str(field.type)) for field in _schema(first)]
     return {"dagster/column_schema": dg.TableSchema(columns)}
+
+
+def _schema(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    with opened(path) as file:
+        return pq.read_schema(file)
 
 
 def plot(draw: Callable[[Any], None], title: str) -> dg.MarkdownMetadataValue:
@@ -81,7 +87,7 @@ def text_metadata(record: Record, folder: Path) -> dict[str, Any]:
     statistics = record.body["statistics"]
     sample: list[dict[str, Any]] = []
     for part in sorted(folder.glob("part-*.parquet")):
-        with pq.ParquetFile(part) as file:
+        with opened(part) as source, pq.ParquetFile(source) as file:
             for batch in file.iter_batches(batch_size=5 - len(sample), columns=["doc_id", "title", "text"]):
                 for row in batch.to_pylist():
                     text = row.pop("text")

@@ -17,10 +17,10 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline import errors
+from pipeline import errors, places
 from pipeline.errors import BertError, StoreError
 
 _MEMORY = "It may have run out of memory: run again, if need be with fewer workers (beam.workers in settings.yaml)."
@@ -57,7 +57,7 @@ def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -
     Args:
         function: makes and runs a pipeline; takes one string.
         argument: that string, for example JSON.
-        scratch: a folder of this run, for its log and notes (`leave_note`).
+        scratch: a folder of this run, for its log and notes (`leave_note`; those of workers lie where they see it).
         poll: called about twice a second meanwhile, and once at the end.
 
     Raises:
@@ -91,6 +91,7 @@ def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -
         raise _failure(code, scratch)
 
 
+NOTE = "note.json"
 _STEPS = re.compile(r"(?: \[while running '[^'\n]*'\])+$")
 
 
@@ -102,15 +103,13 @@ def leave_note(scratch: Path, error: BertError) -> None:
     note = errors.told(error)
     if _STEPS.search(error.what):
         note["what"], _, note["todo"] = _STEPS.sub("", error.what).partition("\n  → ")
-    temporary = scratch / f"note-{os.getpid()}-{threading.get_ident()}"
-    temporary.write_text(json.dumps(note), encoding="utf-8")
-    temporary.replace(scratch / "note.json")
+    places.write_json(scratch / NOTE, note)
 
 
 def _failure(code: int, scratch: Path) -> Exception:
-    note = scratch / "note.json"
-    if note.exists():
-        return errors.retold(json.loads(note.read_text(encoding="utf-8")))
+    for place in dict.fromkeys((scratch, places.shared(scratch))):
+        with suppress(FileNotFoundError, StoreError):
+            return errors.retold(json.loads((place / NOTE).read_bytes()))
     if code < 0:
         return BertError(f"The Beam process was ended by signal {-code} ({signal.Signals(-code).name})", _MEMORY)
     log = (scratch / "beam.log").read_text(encoding="utf-8", errors="replace")

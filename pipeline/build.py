@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version as library_version
 from pathlib import Path
 from typing import Any
 
-from pipeline import lineage, sources, suites
+from pipeline import lineage, places, sources, suites
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
 from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
@@ -117,7 +117,7 @@ class Need:
 def open_store() -> Store:
     """The store that the settings name."""
     chosen = settings()
-    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds)
+    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
 
 
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -378,6 +378,13 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         if node.stage.resumable:
             folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
         staged = held.enter_context(store.staging())
+        upload = None
+        if settings().beam_by_url:
+            upload = held.enter_context(store.upload(node.stage.name))
+            read = {
+                folders[name].resolve(): partial(store.url_of, r.stage, r.version) for name, r in need.inputs.items()
+            }
+            held.enter_context(places.sharing({**read, staged.resolve(): upload.url}))
         statistics = node.stage.load()(folders, _pinned(node.config, need.asked), staged)
         body = {
             "schema": SCHEMA,
@@ -408,7 +415,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         if critical_failures(body["validation"]["results"]):
             rejected = store.reject(staged, body)
             raise ValidationFailed(node, body["validation"]["results"], rejected)
-        version = store.publish(node.stage.name, staged)
+        version = store.publish(node.stage.name, staged, upload)
         return _become(store, node, body | {"version": version})
 
 

@@ -1,20 +1,20 @@
-"""What our Beam pipelines share: options, files that appear whole, and errors that reach a person."""
+"""What our Beam pipelines share: options, and errors and counts that reach a person; files are those of `places`."""
 
 import ctypes
-import json
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from pipeline import objects, places
 from pipeline.atomic import explained
 from pipeline.beam_process import leave_note
 from pipeline.errors import BertError, RecipeError
+from pipeline.places import replaced as replaced
+from pipeline.places import write_json as write_json
 from pipeline.settings import BeamSettings
 
 
@@ -51,7 +51,7 @@ def reported(scratch: Path, out: Path) -> Iterator[None]:
     pipeline, and what its allocators keep of one kind of work is of no use to the next.
     """
     try:
-        with explained(out):
+        with objects.told(str(out)) if places.is_url(out) else explained(out):
             yield
     except BertError as error:
         leave_note(scratch, error)
@@ -66,34 +66,18 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """of glibc; other libraries have none"""
 
 
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A temporary name in the same folder; afterwards the file has its own, or is gone if there was an error."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file that appears whole."""
-    with replaced(path) as temporary:
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-
-
 class Counting:
-    """Writes a growing number into a file, about once a second, for the process that waits."""
+    """Writes a growing number into a file, about once a second, for the process that waits; into an object store less
+    often."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seconds = places.REMOTE_SECONDS if places.is_url(path) else 1
         self._last = time.monotonic()
 
     def __call__(self, done: int, final: bool = False) -> None:
         """`done` so far; a `final` one is always written."""
         now = time.monotonic()
-        if final or now - self._last >= 1:
+        if final or now - self._last >= self._seconds:
             self._last = now
-            with replaced(self._path) as temporary:
-                temporary.write_text(str(done), encoding="ascii")
+            write_json(self._path, done)

@@ -22,6 +22,7 @@ from typing import Literal
 from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.config import Frozen
 from pipeline.errors import SourceError
+from pipeline.places import Place
 from pipeline.wikipedia import (
     BrokenDump,
     Enough,
@@ -53,7 +54,7 @@ class Part(Frozen):
 
     file: int
     """number of the file, in the dump's order"""
-    path: Path
+    path: Place
     start: int
     end: int
     size: int

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import beam_process, progress
+from pipeline import beam_process, places, progress
 from pipeline.config import Frozen, WikipediaTextConfig
 from pipeline.dump_parts import Part, cut
 from pipeline.errors import SourceError
+from pipeline.places import Place, is_url, make, shared, unhurried
 from pipeline.runs import Merge, Run
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
 from pipeline.settings import BeamSettings, settings
@@ -34,6 +35,7 @@ STAGE = Stage(
         "pipeline/extraction.py",
         "pipeline/extraction_beam.py",
         "pipeline/common_beam.py",
+        "pipeline/places.py",
         "pipeline/dump_parts.py",
         "pipeline/bz2_blocks.py",
         "pipeline/runs.py",
@@ -50,6 +52,8 @@ WORK_PER_WORKER = 12 << 20
 DISK_PER_BZ2 = 3.0
 """Bytes on the way and of the table together, for each byte of .bz2: wikitext of articles (zstd) 1.1, text (lz4) 0.9, the
 table 0.6, measured on English."""
+TABLE_PER_BZ2 = 0.7
+"""The same of the table alone: what is on the way lies in the object store where workers see that."""
 SAMPLE_PAGES = 8
 """Templates without a rule are looked for in pages whose id is a multiple of this."""
 SHOWN_TEMPLATES = 50
@@ -89,13 +93,13 @@ class Extracted(Frozen):
 
 
 class Plan(Frozen):
-    """All that the Beam pipeline must know. Folders are absolute."""
+    """All that the Beam pipeline must know. Folders are absolute, or URLs."""
 
     parts: tuple[Part, ...]
     sites: tuple[str, ...]
     """of each file, as JSON"""
-    scratch: Path
-    out: Path
+    scratch: Place
+    out: Place
     config: WikipediaTextConfig
     beam: BeamSettings
     workers: int
@@ -122,25 +126,25 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
     if len(named) > 1:
         told = ", ".join(f"{file} is of {name}" for name, file in sorted(named.items()))
         raise SourceError(f"the files are of different wikis: {told}", "Make each wiki a source of its own.")
-    parts = cut([path.resolve() for path in files])
-    needed = sum(part.work for part in parts) * DISK_PER_BZ2
+    parts = [part.model_copy(update={"path": shared(part.path)}) for part in cut(files)]
+    needed = sum(part.work for part in parts) * (TABLE_PER_BZ2 if is_url(shared(out)) else DISK_PER_BZ2)
     beam_process.check_room(out, needed, "articles", "Free space, or move the store (home in settings.yaml).")
     beam = settings().beam
     with beam_process.scratch_folder(out) as scratch:
         plan = Plan(
             parts=tuple(parts),
             sites=tuple(json.dumps(vars(site)) for site in sites),
-            scratch=scratch,
-            out=out.resolve(),
+            scratch=shared(scratch),
+            out=shared(out),
             config=config,
             beam=beam,
             workers=useful_workers(beam, parts),
         )
         try:
             for folder in FOLDERS:
-                (scratch / folder).mkdir()
+                make(plan.scratch / folder)
             beam_process.run(PIPELINE, plan.model_dump_json(by_alias=True), scratch, _poll(plan))
-            found = _write(scratch, out)
+            found = _write(plan.scratch, out)
         except BaseException:
             for path in out.glob("part-*.parquet"):
                 path.unlink()
@@ -172,19 +176,16 @@ def _poll(plan: Plan) -> Callable[[], None]:
 
     def report() -> None:
         for step, unit in STEPS.items():
-            done = min(sum(map(_read_count, (plan.scratch / "progress").glob(f"{step}-*"))), total)
+            try:
+                counts = places.read_all(plan.scratch / "progress", f"{step}-*")
+            except FileNotFoundError:  # parts that were joined
+                continue
+            done = min(sum(map(int, counts.values())), total)
             if done != seen.get(step, 0):
                 seen[step] = done
                 progress.report(done, total, unit)
 
-    return report
-
-
-def _read_count(path: Path) -> int:
-    try:
-        return int(path.read_text(encoding="ascii") or 0)
-    except FileNotFoundError:  # replaced at this moment
-        return 0
+    return unhurried(report, plan.scratch)
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +228,7 @@ def _write(scratch: Path, out: Path) -> dict[str, Any]:
 
 def read_all(folder: Path, kind: type[Model]) -> list[Model]:
     """The files of a folder of scratch, in the dump's order."""
-    return [kind.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    return [kind.model_validate_json(data) for data in places.read_all(folder, "*.json").values()]
 
 
 def most_used(parts: Sequence[Extracted]) -> list[dict[str, Any]]:

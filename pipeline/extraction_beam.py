@@ -9,7 +9,8 @@
 
 The wikitext waits in files because a template may stand anywhere in a dump, and decompressing twice would cost most of the
 time: zstd is some ten times as fast as bz2. What flows through Beam are numbers and names of parts; the payload goes
-through files in a scratch folder that every worker must see, as in `pipeline.shards_beam`.
+through files in a scratch folder that every worker must see, on a disk or in an object store, as in
+`pipeline.shards_beam`.
 """
 
 import json
@@ -25,6 +26,7 @@ from urllib.parse import quote
 import apache_beam as beam
 import pyarrow as pa
 
+from pipeline import places
 from pipeline.common_beam import Counting, pipeline_options, replaced, reported, write_json
 from pipeline.config import WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
@@ -148,7 +150,8 @@ class BatchWriter:
         self._rows: list[dict[str, Any]] = []
         self._size = 0
         self._open = ExitStack()
-        sink = self._open.enter_context(pa.OSFile(str(path), "wb"))
+        written = self._open.enter_context(replaced(path))
+        sink = self._open.enter_context(pa.OSFile(str(written), "wb"))
         options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
         self._writer = self._open.enter_context(pa.ipc.new_file(sink, BATCH_SCHEMA, options=options))
 
@@ -192,8 +195,9 @@ def settle(plan: Plan) -> Iterator[str]:
 
 
 def _template_sources(plan: Plan) -> Iterator[tuple[str, str]]:
-    for path in sorted((plan.scratch / "templates").glob("*.jsonl")):
-        with path.open(encoding="utf-8") as file:
+    folder = plan.scratch / "templates"
+    for name in places.names(folder, "*.jsonl"):
+        with (folder / name).open(encoding="utf-8") as file:
             for line in file:
                 title, text = json.loads(line)
                 yield title, text
@@ -236,7 +240,7 @@ def extract_part(plan: Plan, reading: Reading, site: Site, rules: Rules) -> None
     writer = RunWriter(plan.scratch / "runs", f"{stem}-{uuid.uuid4().hex[:8]}")
     without_rule = _WithoutRule(rules)
     dropped: Counter[str] = Counter()
-    with pa.OSFile(str(plan.scratch / "pages" / reading.batches), "rb") as source, pa.ipc.open_file(source) as file:
+    with places.opened(plan.scratch / "pages" / reading.batches) as source, pa.ipc.open_file(source) as file:
         for number in range(file.num_record_batches):
             for page in file.get_batch(number).to_pylist():
                 reason, text = prose(page["text"], page["title"], site, rules)

@@ -88,10 +88,10 @@ def seal(folder: Path, stage: str, version: str, files: Sequence[Entry]) -> None
     """Write the manifest of a folder, durably."""
     for left in folder.glob(f"{TEMPORARY}*"):
         left.unlink()
-    write_bytes(folder / MANIFEST, _sealed({"stage": stage, "version": version, "files": list(files)}))
+    write_bytes(folder / MANIFEST, sealed({"stage": stage, "version": version, "files": list(files)}))
 
 
-def _sealed(body: Mapping[str, Any]) -> bytes:
+def sealed(body: Mapping[str, Any]) -> bytes:
     """A manifest with a digest over itself, so that any changed byte shows."""
     digest = hashlib.sha256(canonical_json(body)).hexdigest()
     return (json.dumps({**body, "seal": digest}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -103,24 +103,38 @@ def read(folder: Path, stage: str, version: str) -> dict[str, Any]:
     Raises StoreError when it is missing or altered, OSError when it can't be read.
     """
     path = folder / MANIFEST
-    body: dict[str, Any] = {}
     try:
         data = path.read_bytes()
-        found = json.loads(data)
-        body = {name: found[name] for name in ("stage", "version", "files")}
-        whole = _sealed(body) == data and (body["stage"], body["version"]) == (stage, version)
     except FileNotFoundError:
         raise StoreError(
             f"{stage} {version[:12]}: its content is not in the store ({path} is missing)",
             "The next `bert run` makes it anew.",
         ) from None
-    except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
+    body = parsed(data, stage, version)
+    if body is None:
         raise StoreError(
             f"{path}: the manifest was altered", "`bert verify` sets it aside; the next `bert run` makes it anew."
         )
     return body
+
+
+def parsed(data: bytes, stage: str, version: str) -> dict[str, Any] | None:
+    """The manifest of a version from its bytes; None when it was altered."""
+    try:
+        found = json.loads(data)
+        body = {name: found[name] for name in ("stage", "version", "files")}
+        whole = sealed(body) == data and (body["stage"], body["version"]) == (stage, version)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return body if whole else None
+
+
+def version_told(data: bytes) -> str:
+    """The version that a manifest names, unverified; "" for what is none."""
+    try:
+        return str(json.loads(data)["version"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def problems(folder: Path, stage: str, version: str, remembered: Path | None) -> list[str]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config import Frozen
+from pipeline.places import opened, replaced
 from pipeline.schemas import GROUP_BYTES, GROUP_ROWS, TEXT_SCHEMA
 
 RUN_SCHEMA = pa.schema(
@@ -78,7 +79,8 @@ class RunWriter:
         if self._writer is None or ids[0] <= self.runs[-1].last:
             self._open.close()
             file = f"{self._name}-{len(self.runs)}.arrow"
-            sink = self._open.enter_context(pa.OSFile(str(self._folder / file), "wb"))
+            written = self._open.enter_context(replaced(self._folder / file))
+            sink = self._open.enter_context(pa.OSFile(str(written), "wb"))
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self._writer = self._open.enter_context(pa.ipc.new_file(sink, RUN_SCHEMA, options=options))
             self.runs.append(Run(file=file, rows=0, first=ids[0], last=ids[-1]))
@@ -150,7 +152,7 @@ class Merge:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
+    with opened(path) as source, pa.ipc.open_file(source) as reader:
         for number in range(reader.num_record_batches):
             yield reader.get_batch(number)
 

@@ -1,17 +1,35 @@
 """settings.yaml: where and how fast things run. Recorded with a result, never part of a key."""
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.config import Frozen
 from pipeline.errors import RecipeError
+from pipeline.objects import checked_url
 from pipeline.stage import ROOT
+
+LOCAL_RUNNERS = frozenset(
+    {"FnApiRunner", "DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
+)
+"""Runners whose workers are processes of this machine."""
+SECRETS = ("secret", "password", "token", "access_key", "credential")
+
+
+def _no_secrets(options: dict[str, Any]) -> dict[str, Any]:
+    """Settings stand in records, which are shown and kept for ever."""
+    for name in options:
+        if any(word in name.lower() for word in SECRETS):
+            raise ValueError(
+                f"{name} may not stand here: settings stand in records; let the workers' environment hold it"
+            )
+    return options
 
 
 class BeamSettings(Frozen):
@@ -19,7 +37,10 @@ class BeamSettings(Frozen):
 
     runner: str = "FnApiRunner"
     workers: Annotated[int, Field(ge=1)] = 2
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: Annotated[dict[str, Any], AfterValidator(_no_secrets)] = Field(default_factory=dict)
+    files: Literal["auto", "disk", "store"] = "auto"
+    """how workers reach files: by paths of a disk that all of them see, or by URLs of the object store. auto: by URLs where
+    the store lies in one and the runner is not one of this machine"""
 
 
 class TrainingSettings(Frozen):
@@ -60,11 +81,26 @@ class Settings(Frozen):
 
     recipes: str = "recipes"
     home: str = ".bert"
+    store: Annotated[str, AfterValidator(checked_url)] | None = None
+    """URL of the object store for content, records and memory; None: they lie under `home`"""
     dagster_home: str | None = None
     lease_seconds: Annotated[float, Field(gt=0)] = 60
     downloads: DownloadSettings = DownloadSettings()
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "Settings":
+        if self.beam.files == "store" and self.store is None:
+            raise ValueError("beam.files: store needs `store`, the URL of an object store")
+        return self
+
+    @property
+    def beam_by_url(self) -> bool:
+        """Whether Beam workers reach files by URLs of the object store."""
+        if self.store is None or self.beam.files == "disk":
+            return False
+        return self.beam.files == "store" or self.beam.runner.rpartition(".")[2] not in LOCAL_RUNNERS
 
     @property
     def recipes_path(self) -> Path:
@@ -83,6 +119,11 @@ class Settings(Frozen):
         return (ROOT / named).resolve() if named else self.home_path / "dagster"
 
 
+def _got(error: Mapping[str, Any]) -> str:
+    """The refused value; not where a rule of ours says what is wrong with it: it may hold a password."""
+    return "" if error["type"] == "value_error" else f" (got {error['input']!r})"
+
+
 @cache
 def _read(path: Path) -> Settings:
     if not path.exists():
@@ -92,7 +133,7 @@ def _read(path: Path) -> Settings:
         return Settings.model_validate(loaded or {})
     except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
         detail = (
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors())
+            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_got(e)}" for e in error.errors())
             if isinstance(error, ValidationError)
             else str(error)
         )

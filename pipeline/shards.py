@@ -18,6 +18,7 @@ from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import DataError
 from pipeline.masking import Control, control
+from pipeline.places import Place, fetch, is_url, names, read_all, shared, unhurried
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
@@ -31,6 +32,7 @@ STAGE = Stage(
         "pipeline/shards.py",
         "pipeline/shards_beam.py",
         "pipeline/common_beam.py",
+        "pipeline/places.py",
         "pipeline/shard_schema.py",
         "pipeline/instances.py",
         "pipeline/pairs.py",
@@ -78,12 +80,12 @@ class Part(Frozen):
 
 
 class Plan(Frozen):
-    """All that the Beam pipeline must know. Folders are absolute."""
+    """All that the Beam pipeline must know. Folders are absolute, or URLs."""
 
-    documents: Path
-    vocabulary: Path
-    scratch: Path
-    out: Path
+    documents: Place
+    vocabulary: Place
+    scratch: Place
+    out: Place
     config: ShardsConfig
     control: Control
     parts: dict[str, Part]
@@ -155,10 +157,10 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     beam = settings().beam
     with beam_process.scratch_folder(out) as scratch:
         plan = Plan(
-            documents=inputs["documents"].resolve(),
-            vocabulary=inputs["wordpiece_vocab"].resolve(),
-            scratch=scratch,
-            out=out.resolve(),
+            documents=shared(inputs["documents"]),
+            vocabulary=shared(inputs["wordpiece_vocab"]),
+            scratch=shared(scratch),
+            out=shared(out),
             config=config,
             control=control(
                 tokenizer.vocabulary, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id, mask_id=tokenizer.mask_id
@@ -179,7 +181,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
         )
         try:
             beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, _progress(plan))
-            found = statistics(scratch / "statistics", plan.parts, corpora, config)
+            found = statistics(plan.scratch / "statistics", plan.parts, corpora, config)
+            fetch(plan.out, out)
         except BaseException:
             for part in PARTS:
                 shutil.rmtree(out / part, ignore_errors=True)
@@ -196,7 +199,7 @@ def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path,
                 f"{documents} has no {part} documents",
                 "Add text or set corpus.held_out so that both parts get documents.",
             )
-    needed = forecast(corpora, config)["bytes_on_the_way"]
+    needed = forecast(corpora, config)["bytes" if is_url(shared(out)) else "bytes_on_the_way"]
     todo = "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor."
     beam_process.check_room(out, needed, "shards", todo)
 
@@ -212,20 +215,20 @@ def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: Sh
 def _progress(plan: Plan) -> Callable[[], None]:
     """Reports the files that the pipeline has finished; Beam itself says nothing until the end."""
     steps = (
-        ("tokens/*.arrow", len(plan.row_groups), "row groups tokenised"),
-        ("pieces/*-0000.arrow", sum(part.pools for part in plan.parts.values()), "pools made into instances"),
-        ("statistics/shard-*.json", sum(part.files for part in plan.parts.values()), "shards"),
+        ("tokens", "*.arrow", len(plan.row_groups), "row groups tokenised"),
+        ("pieces", "*-0000.arrow", sum(part.pools for part in plan.parts.values()), "pools made into instances"),
+        ("statistics", "shard-*.json", sum(part.files for part in plan.parts.values()), "shards"),
     )
     seen: dict[str, int] = {}
 
     def report() -> None:
-        for pattern, total, unit in steps:
-            done = sum(1 for _ in plan.scratch.glob(pattern))
+        for folder, pattern, total, unit in steps:
+            done = len(names(plan.scratch / folder, pattern))
             if done != seen.get(unit, 0):
                 seen[unit] = done
                 progress.report(done, max(done, total), unit)
 
-    return report
+    return unhurried(report, plan.scratch)
 
 
 def statistics(
@@ -234,11 +237,11 @@ def statistics(
     """Add up what the pipeline counted (files of `scratch`)."""
     counted: dict[str, Counter[str]] = {part: Counter() for part in PARTS}
     dropped: Counter[str] = Counter()
-    for path in scratch.glob("shard-*.json"):
-        for part, counts in json.loads(path.read_text(encoding="utf-8")).items():
+    for told in read_all(scratch, "shard-*.json").values():
+        for part, counts in json.loads(told).items():
             counted[part].update(counts)
-    for path in scratch.glob("tokens-*.json"):
-        dropped.update(json.loads(path.read_text(encoding="utf-8")))
+    for told in read_all(scratch, "tokens-*.json").values():
+        dropped.update(json.loads(told))
     total = sum(counted.values(), Counter())
     if not all(counts["instances"] for counts in counted.values()):
         raise DataError(

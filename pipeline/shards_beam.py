@@ -5,12 +5,14 @@
     (pool, some passes) → instances, sorted by shard and place            pieces/    files of bounded size
     shard → its instances from all those files, sorted by place           train/, held_out/ of the output
 
-What flows through Beam are references (file, first row, rows): the local runner keeps all that is grouped in memory.
-The payload goes through files in a scratch folder that every worker must see. A file's name says what is in it, its
-content depends on nothing else, and it appears by one rename: a bundle that runs twice writes the same file twice.
+What flows through Beam are references (file, first byte, end, rows): the local runner keeps all that is grouped in memory.
+The payload goes through files in a scratch folder that every worker must see, on a disk or in an object store
+(`pipeline.places`). A file's name says what is in it, its content depends on nothing else, and it appears whole: a bundle
+that runs twice writes the same file twice.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline import places
 from pipeline.common_beam import pipeline_options, replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
@@ -39,8 +42,8 @@ PASS_TOKENS = 6_000_000
 """Tokens of the passes over a pool that are made at once, where one pass is not more: many at a time are faster."""
 
 PoolKey = tuple[str, int]
-Reference = tuple[str, int, int]
-"""(file in scratch, first row, number of rows)"""
+Reference = tuple[str, int, int, int]
+"""(file in scratch, first byte, end, number of rows)"""
 
 
 def run(plan_json: str) -> None:
@@ -52,9 +55,9 @@ def run(plan_json: str) -> None:
     plan = Plan.model_validate_json(plan_json)
     options = pipeline_options(plan.beam, plan.workers)
     for folder in ("tokens", "pools", "pieces", "statistics"):
-        (plan.scratch / folder).mkdir()
+        places.make(plan.scratch / folder)
     for part in plan.parts:
-        (plan.out / part).mkdir(exist_ok=True)
+        places.make(plan.out / part)
     with beam.Pipeline(options=options) as pipeline:
         add_transforms(pipeline, plan)
 
@@ -92,23 +95,25 @@ class Tokenise(beam.DoFn):
 
     def setup(self) -> None:
         """Load the tokenizer once per worker."""
-        self.tokenizer = load(self.plan.vocabulary)
+        with places.near_folder(self.plan.vocabulary) as folder:
+            self.tokenizer = load(folder)
 
     def process(self, element: tuple[str, int]) -> Iterator[tuple[PoolKey, Reference]]:
         """Write tokens/FILE-GROUP.arrow, sorted by pool."""
         plan = self.plan
         file, group = element
         with reported(plan.scratch, plan.out):
-            with pq.ParquetFile(plan.documents / file) as parquet:
+            with places.opened(plan.documents / file) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
                 table = parquet.read_row_group(group, ["doc_id", "text", "split", "sentence_ends", "repeat"])
             tokens = self._tokens(table)
             name = f"{file.removesuffix('.parquet')}-{group:06d}"
             path = plan.scratch / "tokens" / f"{name}.arrow"
-            _write_arrow(path, tokens.drop_columns(["split", "pool"]))
+            found = sorted(Counter(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True)).items())
+            schema = token_schema(plan.control.vocab_size)
+            slices = _write_slices(path, tokens.select(schema.names).cast(schema), [rows for _, rows in found])
             write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": len(table) - len(tokens)})
-        keys = list(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True))
-        for key in sorted(set(keys)):
-            yield key, (f"tokens/{path.name}", keys.index(key), keys.count(key))
+        for (key, _), (start, end, rows) in zip(found, slices, strict=True):
+            yield key, (f"tokens/{path.name}", start, end, rows)
 
     def _tokens(self, documents: pa.Table) -> pa.Table:
         """Documents with any tokens, sorted by part, pool and doc_id: their tokens and the lengths of their sentences."""
@@ -160,8 +165,10 @@ def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Ite
     """Write pools/PART-POOL.arrow, its documents sorted by doc_id; give (part, pool, first pass, end) of some passes."""
     (part, pool), references = element
     with reported(plan.scratch, plan.out):
-        table = pa.concat_tables([_read_arrow(plan.scratch, reference) for reference in sorted(references)])
-        table = table.sort_by("doc_id").combine_chunks()
+        schema = token_schema(plan.control.vocab_size)
+        with places.near(plan.scratch, sorted(references)) as (folder, near):
+            table = pa.concat_tables([_read_slice(folder, reference, schema) for reference in near])
+            table = table.sort_by("doc_id").combine_chunks()
         _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table)
     passes = most_passes(plan.parts[part].passes, table["repeat"].to_numpy())
     at_once = max(1, PASS_TOKENS // len(flat(table["tokens"])[0]))
@@ -188,7 +195,8 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
     """Write pieces/PART-POOL-PASS-NUMBER.arrow, sorted by (shard, place); give (part, shard) and where its rows are."""
     part, pool, first_pass, end = element
     files = plan.parts[part].files
-    documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
+    with reported(plan.scratch, plan.out):
+        documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
     made = build(documents, plan.config, plan.control, plan.parts[part].passes, range(first_pass, end))
     for number, table in enumerate(_gathered(made)):
         path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{first_pass:04d}-{number:04d}.arrow"
@@ -196,11 +204,11 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
             place = table["place"].to_numpy()
             shard = place % np.uint64(files)
             order = np.lexsort((place, shard))
-            _write_arrow(path, table.take(pa.array(order)))
-        first = np.searchsorted(shard[order], np.arange(files + 1, dtype=np.uint64))
-        for each in range(files):
-            if rows := int(first[each + 1] - first[each]):
-                yield (part, each), (f"pieces/{path.name}", int(first[each]), rows)
+            rows = np.bincount(shard.astype(np.int64), minlength=files)
+            slices = _write_slices(path, table.take(pa.array(order)), rows.tolist())
+        for each, (start, end, count) in enumerate(slices):
+            if count:
+                yield (part, each), (f"pieces/{path.name}", start, end, count)
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -225,19 +233,20 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     (part, number), found = element
     references = sorted(reference for reference in found if reference is not None)
     config, control = plan.config, plan.control
-    buckets = sum(rows for _, _, rows in references) // plan.bucket_rows + 1
+    buckets = sum(rows for _, _, _, rows in references) // plan.bucket_rows + 1
     limits = [2**64 * bucket // buckets for bucket in range(buckets + 1)]
-    schema = shard_schema(control.vocab_size, config)
+    schema, pieces_schema = shard_schema(control.vocab_size, config), scratch_schema(control.vocab_size, config)
     path = plan.out / part / f"shard-{number:05d}-of-{plan.parts[part].files:05d}.parquet"
     statistics: dict[str, int] = {}
     with reported(plan.scratch, plan.out):
         with (
+            places.near(plan.scratch, references) as (folder, near),
             replaced(path) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=3) as writer,
         ):
             for low, high in pairwise(limits):
-                slices = [_read_places(plan.scratch, reference, low, high) for reference in references]
-                table = pa.concat_tables([scratch_schema(control.vocab_size, config).empty_table(), *slices])
+                slices = [_read_places(folder, reference, pieces_schema, low, high) for reference in near]
+                table = pa.concat_tables([pieces_schema.empty_table(), *slices])
                 table = table.combine_chunks().take(pa.array(np.argsort(table["place"].to_numpy(), kind="stable")))
                 writer.write_table(table.select(schema.names).combine_chunks(), row_group_size=GROUP_ROWS)
                 for name, count in count_rows(table, control).items():
@@ -277,20 +286,51 @@ def _write_arrow(path: Path, table: pa.Table) -> None:
         w.write_table(table)
 
 
+def token_schema(vocab_size: int) -> pa.Schema:
+    """Documents as tokens, with the lengths of their sentences."""
+    return pa.schema(
+        [
+            pa.field("doc_id", pa.string()),
+            pa.field("key", pa.uint64()),
+            pa.field("repeat", pa.float32()),
+            pa.field("tokens", pa.list_(id_type(vocab_size))),
+            pa.field("sentence_lengths", pa.list_(pa.int32())),
+        ]
+    )
+
+
+def _write_slices(path: Path, table: pa.Table, rows: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Write a table as slices of so many rows each, so that each can be read by itself; give (first byte, end, rows) of
+    each."""
+    found = []
+    first = at = 0
+    with replaced(path) as temporary, temporary.open("wb") as file:
+        for count in rows:
+            end = at
+            for batch in table.slice(first, count).combine_chunks().to_batches():
+                end = at + file.write(batch.serialize())
+            found.append((at, end, count))
+            first, at = first + count, end
+    return found
+
+
+def _read_slice(scratch: Path, reference: Reference, schema: pa.Schema) -> pa.Table:
+    """A slice, mapped into memory."""
+    name, start, end, _ = reference
+    with pa.memory_map(str(scratch / name)) as source:
+        source.seek(start)
+        return pa.Table.from_batches([pa.ipc.read_record_batch(source.read_buffer(end - start), schema)])
+
+
 def _table(path: Path) -> pa.Table:
     """A file of ours, mapped into memory."""
-    with pa.memory_map(str(path)) as source:
+    with places.mapped(path) as source:
         return pa.ipc.open_file(source).read_all()
 
 
-def _read_arrow(scratch: Path, reference: Reference) -> pa.Table:
-    name, first, rows = reference
-    return _table(scratch / name).slice(first, rows)
-
-
-def _read_places(scratch: Path, reference: Reference, low: int, high: int) -> pa.Table:
+def _read_places(scratch: Path, reference: Reference, schema: pa.Schema, low: int, high: int) -> pa.Table:
     """The rows of a piece with low ≤ place < high, copied, so that the file doesn't stay mapped."""
-    table = _read_arrow(scratch, reference)
+    table = _read_slice(scratch, reference, schema)
     place = table["place"].to_numpy()
     first = int(np.searchsorted(place, np.uint64(low)))
     end = len(place) if high == 2**64 else int(np.searchsorted(place, np.uint64(high)))

@@ -11,6 +11,9 @@ key, and the records of its inputs. Under the home folder:
 
 A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.
 
+`store:` in settings.yaml moves the first three into an object store (`pipeline.object_contents`, `pipeline.ledger`);
+everything else stays here, and what is read of them is kept under cache/.
+
 Publishing: files are fsynced, the manifest is written last, one rename makes the version visible; then record, memory,
 pointer. A reader trusts only records, so that a crash at any point leaves nothing half-visible. Content is hashed on
 first read and remembered by inode, size, mtime and ctime; what is broken is set aside, and its records no longer answer.
@@ -23,37 +26,24 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline import manifest, owners, progress, views
-from pipeline.atomic import (
-    canonical_json,
-    explain,
-    explained,
-    fsync_folder,
-    make_folder,
-    rename_folder,
-    write_bytes,
-    write_json,
-)
+from pipeline.atomic import canonical_json, explain, explained, fsync_folder, make_folder, rename_folder, write_json
+from pipeline.contents import LocalContents, Problem, away, distrust, set_aside
+from pipeline.contents import entries as _entries
 from pipeline.errors import StoreError
+from pipeline.ledger import LocalLedger, ObjectLedger
 from pipeline.manifest import MANIFEST as MANIFEST
+from pipeline.object_contents import ObjectContents
+from pipeline.objects import Objects
 from pipeline.record import Record as Record
 from pipeline.record import record_of
 
-MAKE_ANEW = "It was set aside; the next `bert run` makes it anew."
 CHAMPION = "champion.json"  # lies beside the pointers and is none
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something in the store that is not what its digest says."""
-
-    what: str
-    todo: str
 
 
 @dataclass(frozen=True)
@@ -65,16 +55,22 @@ class Rejected:
 
 
 class Store:
-    """The store of one home folder. Folders are made when they are first written: a read-only store can be read."""
+    """The store of one home folder. Folders are made when they are first written: a read-only store can be read.
 
-    def __init__(self, home: Path, lease_seconds: float = 60) -> None:
+    With `url`, content, records and memory lie there, in an object store (`pipeline.object_contents`).
+    """
+
+    def __init__(self, home: Path, lease_seconds: float = 60, url: str | None = None) -> None:
         self.home = home
         self.lease_seconds = lease_seconds
+        self.url = url
+        self._contents: LocalContents | ObjectContents = LocalContents(home)
+        self._ledger: LocalLedger | ObjectLedger = LocalLedger(home)
+        if url is not None:
+            self._contents = ObjectContents(Objects(url), home, lease_seconds, self.staging)
+            self._ledger = ObjectLedger(Objects(url), home)
 
     # ── staging, leases, runs ────────────────────────────────────────────────────────────────────────────────────────
-
-    def _place(self, stage: str, version: str) -> Path:
-        return self.home / "store" / stage / version
 
     def _claim(self, name: str) -> Path:
         return self.home / "leases" / name
@@ -117,6 +113,8 @@ class Store:
         """Remove what dead owners left behind. Returns what was removed, relative to the home."""
         gone = self.leftovers()
         for path in gone:
+            if isinstance(self._contents, ObjectContents) and not self._contents.discarded(path.name):
+                continue
             with suppress(OSError):
                 if path.is_dir():
                     # First out of sight in one step: an owner that lives after all fails, and can't publish a part.
@@ -142,7 +140,17 @@ class Store:
             for place in _entries(self.home / "rejected")
             if not (place / "content").is_dir() and not any(map(self._rejected, place.glob("*.json")))
         ]
-        for folder in ("staging", "records", "leases", "verified", "views", "memory/*", "assets/*", "rejected/*"):
+        for folder in (
+            "staging",
+            "records",
+            "cache/records",
+            "leases",
+            "verified",
+            "views",
+            "memory/*",
+            "assets/*",
+            "rejected/*",
+        ):
             old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]
         for path in old:
             with suppress(FileNotFoundError):
@@ -152,12 +160,12 @@ class Store:
 
     # ── content ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def publish(self, stage: str, staged: Path) -> str:
+    def publish(self, stage: str, staged: Path, upload: "Upload | None" = None) -> str:
         """Make the files under `staged` a version of `stage`, durably, and return it.
 
         Where the version exists and is intact, `staged` is dropped; where it is broken, it is set aside and replaced.
         `references.json` in `staged` lists files that lie elsewhere: they are named in the manifest, not stored.
-        Raises StoreError; then nothing is visible.
+        `upload`: where workers wrote some of these files already. Raises StoreError; then nothing is visible.
         """
         with explained(self.home / "store" / stage):
             files = manifest.list_files(staged)
@@ -166,17 +174,25 @@ class Store:
             (staged / manifest.REFERENCES).unlink(missing_ok=True)
             for folder, _, _ in os.walk(staged):
                 fsync_folder(Path(folder))
-            place = self._place(stage, version)
-            with self._changing(stage):
-                if place.exists() and self._problems(stage, version, thorough=True):
-                    self._set_aside(place)
-                if place.exists():
-                    manifest.fill(place, stage, version, staged, files)
-                    fsync_folder(place.parent)  # whoever published it may have died before
-                else:
-                    rename_folder(staged, place)
+            if isinstance(self._contents, ObjectContents):
+                self._contents.publish(stage, staged, version, files, upload.copy if upload else "")
+            else:
+                self._contents.publish(stage, staged, version, files)
         shutil.rmtree(staged, ignore_errors=True)
         return version
+
+    @contextmanager
+    def upload(self, stage: str) -> Iterator["Upload"]:
+        """A folder of the object store for workers on other machines to write into; made when its URL is asked for, and
+        removed at the end unless it was published."""
+        assert isinstance(self._contents, ObjectContents)
+        with ExitStack() as held:
+            yield Upload(self._contents, stage, held)
+
+    def url_of(self, stage: str, version: str) -> str:
+        """URL of the files of a version in the object store, for workers on other machines. Raises StoreError."""
+        assert isinstance(self._contents, ObjectContents)
+        return self._contents.url(stage, version)
 
     def version_of(self, staged: Path) -> str:
         """The version that publishing `staged` would give."""
@@ -185,13 +201,11 @@ class Store:
 
     def manifest(self, stage: str, version: str) -> dict[str, Any]:
         """The manifest of a version: {stage, version, files}. Raises StoreError when it is missing or altered."""
-        place = self._place(stage, version)
-        with explained(place):
-            return manifest.read(place, stage, version)
+        return self._contents.manifest(stage, version)
 
     def content(self, stage: str, version: str) -> Path:
-        """Where the files of a version lie, unverified."""
-        return self._place(stage, version)
+        """Where the files of a version lie, unverified; a `pipeline.places` URL for what was not fetched yet."""
+        return self._contents.place(stage, version)
 
     def folder(self, stage: str, version: str, references: Path | None = None) -> Path:
         """The verified folder of a version, to read from.
@@ -200,11 +214,8 @@ class Store:
         the folder that holds them); the folder returned then has links to them. Raises StoreError that names the file; what
         is broken is set aside.
         """
-        place = self._place(stage, version)
+        place = self._contents.folder(stage, version)
         with explained(place):
-            found = self._broken(stage, version)
-            if found:
-                raise StoreError(found[0].what, found[0].todo)
             files = self.manifest(stage, version)["files"]
             named = [file for file in files if file.get("referenced")]
             if not named:
@@ -226,46 +237,9 @@ class Store:
     def intact(self, stage: str, version: str) -> bool:
         """Whether a version is there, can be read, and is what its digests say. What is broken is set aside."""
         try:
-            return not self._broken(stage, version)
+            return not self._contents.broken(stage, version)
         except OSError:
             return False
-
-    def _problems(self, stage: str, version: str, thorough: bool) -> list[str]:
-        return manifest.problems(self._place(stage, version), stage, version, None if thorough else self.verified)
-
-    def _changing(self, stage: str) -> AbstractContextManager[int]:
-        """Whoever adds or removes a version of `stage` holds this lock: none sets aside what another just mended."""
-        return owners.held_lock(self.home / "locks" / f"content-{stage}")
-
-    def _broken(self, stage: str, version: str, thorough: bool = False) -> list[Problem]:
-        """What is wrong with a version. What is broken is set aside, after every byte was read again under the lock.
-
-        Raises OSError when it can't be read.
-        """
-        place = self._place(stage, version)
-        if not os.path.lexists(place):
-            what = f"{stage} {version[:12]}: its content is not in the store"
-            return [Problem(what, "The next `bert run` makes it anew if an asset needs it.")]
-        if not self._problems(stage, version, thorough):
-            return []
-        with ExitStack() as held:
-            with suppress(OSError):  # a read-only store
-                held.enter_context(self._changing(stage))
-            found = self._problems(stage, version, thorough=True)
-            return [Problem(what, todo) for todo in [self._away(place)] for what in found] if found else []
-
-    def _set_aside(self, path: Path) -> None:
-        """Move what is broken out of the way. Raises OSError."""
-        _distrust(path)
-        rename_folder(path, self.home / "broken" / f"{path.parent.name}-{path.name}-{uuid.uuid4().hex[:8]}")
-
-    def _away(self, path: Path) -> str:
-        """Set aside what is broken, and say what to do then; in a read-only store it stays, and readers refuse it."""
-        try:
-            self._set_aside(path)
-        except OSError:
-            return "The store can't be written: run `bert verify` where it can."
-        return MAKE_ANEW
 
     # ── what failed its validation ───────────────────────────────────────────────────────────────────────────────────
 
@@ -278,7 +252,7 @@ class Store:
             if (place / "content").exists():  # an earlier run, or another recipe's, gave the same
                 shutil.rmtree(place / "content")
             write_json(place / f"{body['key']}.json", {**body, "version": version})
-            _distrust(staged)
+            distrust(staged)
             rename_folder(staged, place / "content")
             return version
 
@@ -299,7 +273,7 @@ class Store:
             return None
         if not (place / "content").is_dir():
             recorded = any(record.version == version for record in self.remembered(key))
-            if recorded or not self._place(stage, version).is_dir():
+            if recorded or not self._contents.exists(stage, version):
                 return None
         return Rejected(place, body)
 
@@ -332,42 +306,31 @@ class Store:
         except (ValueError, TypeError) as error:
             raise StoreError(f"the record of {body.get('stage')} can't be written: {error}", manifest.FAULT) from error
         with explained(self.home / "records"):
-            write_bytes(self.home / "records" / f"{record.digest}.json", data)
-            write_bytes(self.home / "memory" / record.key / record.digest, b"")
+            self._ledger.append(record, data)
         return record
 
     def record(self, digest: str) -> Record:
         """The record of this digest. Raises StoreError when it is missing, altered or unreadable."""
-        path = self._record(digest)
-        with explained(path):
+        with explained(self.home / "records"):
             try:
-                return self._load(digest)
+                return self._ledger.load(digest)
             except FileNotFoundError:
                 raise StoreError(
                     f"record {digest[:12]} is not in the store", "Restore it from a backup, or run again."
                 ) from None
             except ValueError:
                 raise StoreError(
-                    f"{path}: the record was altered", "`bert verify` sets it aside; the next `bert run` records anew."
+                    f"{self._ledger.place(digest)}: the record was altered",
+                    "`bert verify` sets it aside; the next `bert run` records anew.",
                 ) from None
-
-    def _record(self, digest: str) -> Path:
-        return self.home / "records" / f"{digest}.json"
-
-    def _load(self, digest: str) -> Record:
-        """A record. Raises FileNotFoundError when there is none, ValueError when it was altered, OSError."""
-        record = record_of(self._record(digest).read_bytes())
-        if record.digest != digest:
-            raise ValueError("altered")
-        return record
 
     def remembered(self, key: str) -> list[Record]:
         """Records that answer to a key and whose content is intact, oldest first. Raises StoreError."""
         found = []
         with explained(self.home / "memory" / key):
-            for entry in _entries(self.home / "memory" / key):
+            for digest in self._ledger.answers(key):
                 with suppress(FileNotFoundError, ValueError):
-                    record = self._load(entry.name)
+                    record = self._ledger.load(digest)
                     if record.key == key and self.intact(record.stage, record.version):
                         found.append(record)
         return sorted(found, key=lambda record: (record.body["finished"], record.digest))
@@ -378,9 +341,9 @@ class Store:
         with explained(path), owners.held_lock(self.home / "locks" / f"pointer-{recipe}-{asset}"):
             had = _pointed(path)
             if not had and path.exists():
-                self._set_aside(path)
+                set_aside(self.home, path)
             if not had or had[0] != record.digest:
-                known = [digest for digest in had if self._record(digest).exists()]  # a flipped bit names none
+                known = [digest for digest in had if self._ledger.exists(digest)]  # a flipped bit names none
                 write_json(path, {"record": record.digest, "history": known})
 
     def pointer(self, recipe: str, asset: str) -> Record | None:
@@ -389,7 +352,7 @@ class Store:
         path = self._pointer(recipe, asset)
         with explained(path), suppress(FileNotFoundError, ValueError):
             pointed = _pointed(path)
-            return self._load(pointed[0]) if pointed else None
+            return self._ledger.load(pointed[0]) if pointed else None
         return None
 
     def history(self, recipe: str, asset: str) -> list[str]:
@@ -408,11 +371,12 @@ class Store:
         sources. What is broken is set aside and reported."""
         problems, records = [], {}
         with explained(self.home):
-            for path in sorted((self.home / "records").glob("*.json")):
+            for digest in self._ledger.digests():
                 try:
-                    records[path.stem] = self._load(path.stem)
+                    records[digest] = self._ledger.reload(digest)
                 except ValueError:
-                    problems.append(Problem(f"{path}: the record was altered", self._away(path)))
+                    what = f"{self._ledger.place(digest)}: the record was altered"
+                    problems.append(Problem(what, self._ledger.away(digest)))
             current: dict[str, str] = {}  # digest → who names it
             for path in sorted((self.home / "assets").glob("*/*.json")):
                 pointed = _pointed(path)
@@ -420,10 +384,8 @@ class Store:
                     current.setdefault(pointed[0], str(path))
                     problems += self._lost_history(path, pointed, set(records))
                 elif path.name != CHAMPION:
-                    problems.append(Problem(f"{path}: not a pointer", self._away(path)))
-            versions = {
-                (stage.name, version.name) for stage in _entries(self.home / "store") for version in _entries(stage)
-            }
+                    problems.append(Problem(f"{path}: not a pointer", away(self.home, path)))
+            versions = self._contents.versions()
             waiting = list(current)
             while waiting:
                 digest = waiting.pop()
@@ -435,7 +397,7 @@ class Store:
                 versions.add((record.stage, record.version))
                 for name, source in record.inputs.items():
                     if source not in current:
-                        current[source] = f"{self._record(digest)}, input {name},"
+                        current[source] = f"{self._ledger.place(digest)}, input {name},"
                         waiting.append(source)
         for stage_name, version in progress.track(sorted(versions), len(versions), "versions"):
             problems += self.verify_version(stage_name, version)
@@ -456,22 +418,28 @@ class Store:
     def verify_version(self, stage: str, version: str) -> list[Problem]:
         """Read every byte of one version again. What is broken is set aside."""
         try:
-            return self._broken(stage, version, thorough=True)
+            return self._contents.broken(stage, version, thorough=True)
         except OSError as error:
-            told = explain(error, self._place(stage, version))
+            told = explain(error, self._contents.place(stage, version))
             return [Problem(told.what, told.todo)]
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _distrust(place: Path) -> None:
-    """Forget the hashes of what lies there, wherever else it lies: a kept download is the same file under another name,
-    and where the disk lost bits by itself, no time stamp tells."""
-    for path in place.rglob("*"):
-        with suppress(OSError):
-            if path.stat().st_nlink > 1:
-                os.utime(path)
+class Upload:
+    """A copy that workers write; see `Store.upload`."""
+
+    def __init__(self, contents: ObjectContents, stage: str, held: ExitStack) -> None:
+        self.copy = ""
+        """its name, once its URL was asked for"""
+        self._contents, self._stage, self._held = contents, stage, held
+
+    def url(self) -> str:
+        """Where to write."""
+        if not self.copy:
+            self.copy = self._held.enter_context(self._contents.writing(self._stage))
+        return self._contents.copy_url(self._stage, self.copy)
 
 
 def _pointed(path: Path) -> list[str]:
@@ -482,13 +450,3 @@ def _pointed(path: Path) -> list[str]:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []
     return digests if all(isinstance(d, str) and len(d) == 64 for d in digests) else []
-
-
-def _entries(folder: Path) -> list[Path]:
-    """Sorted entries of a folder that may not exist, without temporary files."""
-    try:
-        return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise explain(error, folder) from error

@@ -1,6 +1,7 @@
 """What all tests share: the way to the optional data folder, and an environment without telemetry."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,14 @@ def shared(path: str) -> Path:
     if not found.exists():
         pytest.skip(f"needs {path} of the shared folder (set BERT_SHARED), which is not on this machine")
     return found
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[Callable[[], str]]:
+    """A function that makes a bucket in an S3-speaking server on this machine and gives the URL of a folder in it."""
+    pytest.importorskip("moto", reason="needs moto's server (requirements-dev.lock)")
+    pytest.importorskip("s3fs", reason="needs s3fs (requirements-dev.lock)")
+    from tests import objectstore
+
+    with objectstore.server() as url, objectstore.environment(url):
+        yield objectstore.new_bucket
