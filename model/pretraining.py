@@ -8,6 +8,7 @@ The run folder is kept between attempts, so that a run that was cancelled or kil
     tensorboard/    the same numbers for TensorBoard; not published
     checkpoints/    model/checkpoint.py
     heartbeat-N     signs of life of each process
+    plan.json       how many steps `max_hours` left; decided once
     result/         what is published, with a manifest; it is there when the training has finished
 """
 
@@ -81,7 +82,8 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
     result = run / "result"
     if checkpoint.broken(result):
         training = settings().training
-        launcher.run("model.pretrain", run, config.steps, settings=training, ranks=training.ranks)
+        steps = config.steps if config.max_hours is None else None  # not known yet
+        launcher.run("model.pretrain", run, steps, settings=training, ranks=training.ranks)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, config, vocabulary_size)
 
@@ -95,8 +97,8 @@ def _statistics(run: Path, config: PretrainConfig, vocabulary_size: int) -> dict
     held_out = json.loads((run / "result" / "held_out.json").read_text(encoding="utf-8"))
     final = {name: value for name, value in logged[-1].items() if name not in ("step", "skipped_steps")}
     return {
-        "steps": config.steps,
-        "sequences": config.steps * config.batch_size,
+        "steps": starts[-1]["steps"],
+        "sequences": starts[-1]["steps"] * config.batch_size,
         "epochs": starts[-1]["epochs"],
         "vocabulary_size": vocabulary_size,
         "parameters": starts[-1]["parameters"],

@@ -48,7 +48,7 @@ from model.pretraining_job import Job, State, Window, mean
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
-from pipeline import progress
+from pipeline import atomic, progress
 from pipeline.config import PretrainConfig
 from pipeline.errors import DataError, TrainingError
 from pipeline.masking import control
@@ -131,6 +131,8 @@ class _Run:
         """step and last evaluation of the newest checkpoint"""
         training = job.training
         self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
+        self.step_seconds = self._rehearse()
+        self.config = self._planned()
         kept = self._begin()
         first = replicas.first
         self.metrics = Lines(folder / "metrics.jsonl", keep=kept) if first else None
@@ -414,7 +416,7 @@ class _Run:
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be this job's."""
         sizes = {"vocabulary_size": self.job.vocabulary_size, "train_rows": len(self.train_shards)}
-        return self.config.plain() | sizes
+        return self.config.plain() | sizes  # `config` as planned: of other hours or another plan is another run
 
     def _place(self) -> dict[str, Any]:
         """What may differ between two parts of a run: the order of samples stays, last bits may not."""
@@ -472,10 +474,8 @@ class _Run:
         config, training = self.config, self.job.training
         rows, parameters = len(self.train_shards), sum(p.numel() for p in self.model.parameters())
         epochs = config.steps * config.batch_size / rows
-        seconds = self._rehearse()
-        evaluations = -(-config.steps // config.evaluate_every)
-        forward = len(self._held_out_rows()) / config.batch_size / 3  # of forward and backward, forward is a third
-        hours = ((config.steps - self.state.step) + evaluations * forward) * seconds / 3600
+        seconds = self.step_seconds
+        hours = (config.steps - self.state.step) * seconds * (1 + self._evaluating_share()) / 3600
         row = {
             "step": self.state.step,
             "resumed": resumed,
@@ -483,6 +483,7 @@ class _Run:
             "device_name": self.device.name,
             "threads": training.threads,
             "ranks": self.replicas.count,
+            "steps": config.steps,
             "epochs": epochs,
             "parameters": parameters,
         }
@@ -498,13 +499,44 @@ class _Run:
             + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
 
+    def _planned(self) -> PretrainConfig:
+        """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
+        that goes on, on whatever machine, keeps its plan."""
+        config, path = self.config, self.folder / "plan.json"
+        if config.max_hours is None:
+            return config
+        steps = None
+        if self.replicas.first:
+            if not path.exists():
+                fitting = int(config.max_hours * 3600 / (self.step_seconds * (1 + self._evaluating_share())))
+                atomic.write_json(path, {"steps": min(config.steps, fitting), "seconds_per_step": self.step_seconds})
+            steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+        steps = self.replicas.told(steps)
+        if steps < 2:
+            raise TrainingError(
+                f"max_hours {config.max_hours:g} leaves {steps} steps of {self.step_seconds:.3g} s", "Raise it."
+            )
+        share = steps / config.steps
+        return config.model_copy(
+            update={
+                "steps": steps,
+                "schedule_steps": steps,
+                "warmup_steps": min(int(config.warmup_steps * share), steps - 1),
+                "decay_steps": None if config.decay_steps is None else max(1, round(config.decay_steps * share)),
+            }
+        )
+
+    def _evaluating_share(self) -> float:
+        """About how long evaluating takes, for every second of training: of forward and backward, forward is a third."""
+        batches = len(self._held_out_rows()) / self.config.batch_size
+        return batches / 3 / min(self.config.evaluate_every, self.config.steps)
+
     def _rehearse(self) -> float:
-        """About how many seconds a step takes: parts of the next batch, forward and backward, which change nothing."""
-        step = min(self.state.step, self.config.steps - 1)
+        """About how many seconds a step takes: a part of a batch, forward and backward, which change nothing."""
         took = []
         for _ in range(1 + REHEARSED):
             began = time.monotonic()
-            self._gradients(self._batch(step), self.config.first_step + step, rehearsal=True)
+            self._gradients(0, self.config.first_step, rehearsal=True)
             self.device.wait()
             took.append(time.monotonic() - began)
         self.optimizer.zero_grad()

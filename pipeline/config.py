@@ -282,6 +282,9 @@ class Phase(Frozen):
 
     sequence_length: Annotated[int, Field(ge=8, le=4096)]
     steps: Count
+    max_hours: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    """hours of training on the machine that begins the run; where `steps` would take longer at the rate measured there before
+    the first step, there are fewer, and the schedule is shorter in proportion"""
     max_predictions_per_seq: Count | None = None
     """None: mask_rate × sequence_length, rounded up"""
     batch_size: Count | None = None
@@ -337,6 +340,8 @@ class Pretraining(Frozen):
         changed = ("learning_rate", "warmup_steps", "warmup_ratio")
         if self.schedule == "shared" and any(getattr(p, key) is not None for p in self.phases for key in changed):
             raise ValueError(f"{', '.join(changed)} of a phase need schedule: per_phase")
+        if self.schedule == "shared" and len(self.phases) > 1 and any(phase.max_hours for phase in self.phases):
+            raise ValueError("max_hours of one of several phases needs schedule: per_phase")
         return self
 
     def schedule_steps(self, phase: Phase) -> int:
@@ -519,6 +524,7 @@ class PretrainConfig(Frozen):
     sequence_length: int
     steps: int
     """of this phase"""
+    max_hours: float | None = None
     first_step: int = 0
     """steps of the schedule that lie before this phase: 0 for per_phase"""
     schedule_steps: int

@@ -218,6 +218,7 @@ class Recipe(Frozen):
             masks=self._shards(phase) if self.shards.objective == "mlm" and not self.shards.stores_masks else None,
             sequence_length=phase.sequence_length,
             steps=phase.steps,
+            max_hours=phase.max_hours,
             first_step=sum(earlier.steps for earlier in whole.phases[:index]) if shared else 0,
             schedule_steps=whole.schedule_steps(phase),
             batch_size=phase.batch_size or whole.batch_size,

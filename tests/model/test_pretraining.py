@@ -506,3 +506,48 @@ def test_the_stage(tmp_path: Path, shards: Path, whole: Path, settings_of_one_th
     before = (run / "timing.jsonl").read_bytes()
     assert pretrain(inputs, config_of(), again) == statistics
     assert (run / "timing.jsonl").read_bytes() == before and files(again) == files(out)
+
+
+def test_hours_shorten_the_schedule_once_and_a_resumed_run_keeps_its_plan(tmp_path: Path, shards: Path) -> None:
+    """40 % of what 200,000 steps would take at the measured rate; the plan of a run is not made again."""
+    long = {"steps": 200_000, "schedule_steps": 200_000, "warmup_steps": 20_000, "evaluate_every": 1_000_000}
+    unlimited = job(tmp_path / "unlimited", shards, config_of(**long))
+    assert not train(unlimited, StopAt(0))
+    assert not (unlimited / "plan.json").exists()
+    folder = job(tmp_path / "run", shards, config_of(**long, max_hours=0.0001))
+    assert not train(folder, StopAt(3))
+    plan = json.loads((folder / "plan.json").read_text())
+    steps = plan["steps"]
+    assert 2 <= steps < 200_000 and steps == pytest.approx(0.36 / plan["seconds_per_step"], rel=0.05, abs=1)
+    before = (folder / "plan.json").read_bytes()
+    assert train(folder, Stop())
+    assert (folder / "plan.json").read_bytes() == before
+    starts = [row for row in lines.read(folder / "timing.jsonl") if "steps" in row]
+    assert [row["steps"] for row in starts] == [steps, steps] and starts[1]["resumed"]
+    assert json.loads((folder / "result" / "optimizer.json").read_text())["step"] == steps
+    rows = [row for row in lines.read(folder / "result" / "metrics.jsonl") if "learning_rate" in row]
+    assert rows[-1]["step"] == steps
+    # The last rate of a line to 0 over these steps, or of the warm-up where it is longer than all but one.
+    warmup = min(int(20_000 * steps / 200_000), steps - 1)
+    assert rows[-1]["learning_rate"] == pytest.approx(learning_rate(steps - 1, 0.01, warmup, steps), rel=1e-4)
+
+
+def test_hours_that_leave_no_step_are_refused(tmp_path: Path, shards: Path) -> None:
+    with pytest.raises(TrainingError, match="leaves [01] steps"):
+        train(job(tmp_path / "run", shards, config_of(max_hours=1e-9)), Stop())
+
+
+def test_curves_of_tensorboard_are_those_of_metrics(tmp_path: Path, shards: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = job(tmp_path / "run", shards, config_of(first_step=1000, schedule_steps=2000))
+    assert not train(folder, StopAt(30))
+    assert train(folder, Stop())
+    seen = EventAccumulator(str(folder / "tensorboard"), purge_orphaned_data=True)
+    seen.Reload()
+    rows = [row for row in lines.read(folder / "metrics.jsonl") if "loss" in row]
+    drawn = [(event.step, event.value) for event in seen.Scalars("training/loss")]
+    assert [step for step, _ in drawn] == [1000 + row["step"] for row in rows]
+    assert [value for _, value in drawn] == pytest.approx([row["loss"] for row in rows], rel=1e-6)
+    held_out = [row["held_out"]["mlm_loss"] for row in lines.read(folder / "metrics.jsonl") if "held_out" in row]
+    assert [event.value for event in seen.Scalars("held_out/mlm_loss")] == pytest.approx(held_out, rel=1e-6)
