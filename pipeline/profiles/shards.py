@@ -34,11 +34,13 @@ Ints = npt.NDArray[np.int64]
 BATCH_TOKENS = 4_000_000
 """read at once; a few of numpy's arrays of this length are alive at a time"""
 BATCH_ROWS = 65_536
-FEW = 100
-"""Where chance alone makes fewer hits than this, Pearson's chi-square has too heavy tails: at 5 it would call a sound
-shard set wrong 300 times too often."""
+FEW = 50
+"""Where chance alone makes fewer hits than this, Pearson's chi-square has too heavy tails: at 5, a common choice, it would
+call a sound shard set wrong 300 times too often."""
 COPY_TOKENS = 24
-"""Shorter instances may be equal by chance: with few tokens there are few ways to mask them."""
+COPY_MASKS = 4
+"""Instances with fewer tokens or, where masks are stored, fewer masks may be equal by chance: there are few ways to mask
+them, and a document is passed over `dupe_factor` times."""
 COPY_SAMPLE = 4_000_000
 """instances whose copies are looked for; of more a part is taken by hash, in which copies stay together"""
 LEAST_P = 1e-9
@@ -401,7 +403,7 @@ def mix_p(hits: Sequence[int], expected: Sequence[float]) -> float | None:
         )
         # the tail of chi-square with one and with two degrees of freedom
         found.append(math.erfc(math.sqrt(square / 2)) if len(common) == 2 else math.exp(-square / 2))
-    return min(1.0, min(found, default=1.0) * len(found))
+    return min(1.0, min(found) * len(found)) if found else 1.0
 
 
 def _tail(hits: int, draws: int, share: float) -> float:
@@ -497,6 +499,8 @@ class _Copies:
     def add(self, hashes: Array, table: pa.Table) -> None:
         """Instances long enough to be told from each other."""
         long = pc.list_value_length(table["input_ids"]).to_numpy() >= COPY_TOKENS
+        if "masked_lm_ids" in table.column_names:
+            long &= pc.list_value_length(table["masked_lm_ids"]).to_numpy() >= COPY_MASKS
         self.hashes.append(hashes[long & (hashes % np.uint64(self.part) == 0)])
 
     def share(self) -> float | None:
