@@ -168,7 +168,9 @@ def test_short_targets(built, corpus, train):
     n = 3 * len(long)
     assert n > 100
     assert share(0.0) == 1
-    assert near(share(0.5), 0.5 + 0.5 * 23 / 61, n) or near(share(0.5), 0.5 + 0.5 * 20 / 61, n)
+    # of the 61 targets 24 are above 38; with one of 39 to 44 the sentences may leave no row of more than 38
+    chance = 5 * 0.5 / n**0.5
+    assert 0.5 + 0.5 * 18 / 61 - chance < share(0.5) < 0.5 + 0.5 * 24 / 61 + chance
 
 
 # ── pairs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +202,7 @@ def follows(sentences, first, second, cut):
 @pytest.mark.parametrize("faithful", ["paper", "original"])
 def test_next_sentence_pairs(faithful, built, corpus):
     labels = []
-    for row in rows(built(faithful=faithful)):
+    for row in rows(built(faithful=faithful, short_seq_prob=1.0)):
         a, b = segments(row)
         text, label = corpus.tokens(row["documents"][0]), row["next_sentence_label"]
         labels.append(label)
