@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version as library_version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import lineage, places, sources, suites
@@ -397,7 +398,7 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
             "asked": dict(need.asked),
             "inputs": _digests(need.inputs),
             "statistics": statistics,
-            "validation": _validate(store, node, staged, statistics, need.inputs),
+            "validation": _validate(store, node, staged, statistics, need.inputs, folders=folders),
             "waivers": [],
             "reused": None,
             "forced": forced,
@@ -452,13 +453,15 @@ def _validate(
     statistics: Mapping[str, Any],
     inputs: Mapping[str, Record],
     version: str | None = None,
+    folders: Mapping[str, Path] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """version: of what is published already."""
+    """version: of what is published already; folders: of the inputs, where they are at hand."""
     date = _dump_date(statistics, inputs)
     older = (
         _older(store, node, date) if date or node.stage.name not in UNDATED else _before(store, node, inputs, version)
     )
-    results = suites.validate(node.stage.name, folder, node.config, {**statistics, **older})
+    told = {**statistics, **older, suites.INPUTS: folders}
+    results = suites.validate(node.stage.name, folder, node.config, told)
     return {"suite_digest": suites.suite_digest(node.stage.name), "results": [r.plain() for r in results]}
 
 

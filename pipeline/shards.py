@@ -69,6 +69,8 @@ class Corpus:
     characters: int
     visits: float
     """characters, in train each as often as its document's `repeat` says"""
+    most_repeat: float = 1.0
+    """the largest `repeat` of a document"""
 
 
 class Part(Frozen):
@@ -100,19 +102,21 @@ class Plan(Frozen):
 def measure(documents: Path) -> dict[str, Corpus]:
     """Documents and characters of train and held_out."""
     found = {part: np.zeros(3) for part in PARTS}
+    most = dict.fromkeys(PARTS, 0.0)
     for batch in iter_batches(documents, ["split", "sentence_ends", "repeat"]):
         split = batch["split"].to_numpy(zero_copy_only=False)
         ends = batch["sentence_ends"]
         offsets = ends.offsets.to_numpy()
         values = np.append(ends.values.to_numpy(), 0)
         characters = np.where(np.diff(offsets) > 0, values[offsets[1:] - 1], 0).astype(np.int64)
-        repeated = characters * np.where(split == "train", batch["repeat"].to_numpy(), 1)
+        repeats = np.where(split == "train", batch["repeat"].to_numpy(), 1)
         for part in set(split):
             if part not in found:
                 raise DataError(f"{documents} has a document with split {part!r}; known are {', '.join(PARTS)}")
             of = split == part
-            found[part] += of.sum(), characters[of].sum(), repeated[of].sum()
-    return {part: Corpus(int(n), int(characters), float(v)) for part, (n, characters, v) in found.items()}
+            found[part] += of.sum(), characters[of].sum(), (characters * repeats)[of].sum()
+            most[part] = max(most[part], float(repeats[of].max()))
+    return {part: Corpus(int(n), int(characters), float(v), most[part]) for part, (n, characters, v) in found.items()}
 
 
 def pools(corpus: Corpus) -> int:
@@ -188,7 +192,13 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
                 shutil.rmtree(out / part, ignore_errors=True)
             raise
     special_ids = dict(zip(SPECIAL_TOKENS, tokenizer.special_ids, strict=True))
-    return found | {"vocab_size": plan.control.vocab_size, "special_ids": special_ids}
+    drawable = sum(end - first for first, end in plan.control.words)
+    return found | {
+        "vocab_size": plan.control.vocab_size,
+        "drawable_words": drawable,
+        "special_ids": special_ids,
+        "most_repeat": corpora["train"].most_repeat,
+    }
 
 
 def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path, out: Path) -> None:

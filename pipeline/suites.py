@@ -21,6 +21,8 @@ PRESENT = "data_present"
 OLDER = "older"
 """In the statistics that a suite gets: what to compare with, {"date", and the statistics of the artifact made of the dump
 before this one, or, where there are no dumps, of the one that the recipe had before}; absent where there is none."""
+INPUTS = "inputs"
+"""In the statistics that a suite gets: the folders of the artifact's inputs by name, as far as they are at hand."""
 DOES_NOT_APPLY = "does not apply"
 """Stands for a metric that the configuration leaves nothing to measure for; its check passes."""
 
@@ -387,54 +389,87 @@ SUITES: Mapping[str, Suite] = {
         (
             _floor("has_train", "There are instances to train on.", "train_rows"),
             _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
+            _floor(
+                "held_out_tokens",
+                "1,000 held-out tokens at least: with fewer, the accuracy of some 150 masked words is known to worse than ±8 "
+                "points.",
+                "held_out_tokens",
+                1_000,
+            ),
+            _floor(
+                "held_out_tokens_enough",
+                "10,000 held-out tokens: the accuracy of some 1,500 masked words is known to ±2.5 points.",
+                "held_out_tokens",
+                10_000,
+                "warning",
+            ),
             _none("files_complete", "As many shard files as declared, with the agreed columns.", "wrong_files"),
             _none("lengths_fit", "No instance is longer than sequence_length or lacks a token.", "bad_lengths"),
             _none("ids_in_vocabulary", "Every id is below the vocabulary's size.", "ids_outside"),
-            _none("structure", "[CLS] A [SEP] B [SEP], with token_type_start after the first [SEP].", "bad_structures"),
             _none(
-                "positions_sound", "Masked positions ascend, lie inside, and never on [CLS] or [SEP].", "bad_positions"
+                "structure",
+                "[CLS] A [SEP] B [SEP] with text in both, token_type_start after the first [SEP], a label that is 0 or 1; "
+                "or [CLS] text [SEP]; no control token elsewhere, but for a [SEP] between two documents.",
+                "bad_structures",
+            ),
+            _none(
+                "positions_sound",
+                "Masked positions ascend, lie inside, never stand twice, and never on [CLS] or [SEP].",
+                "bad_positions",
             ),
             _none(
                 "mask_counts",
                 "min(max_predictions_per_seq, max(1, round(mask_rate × tokens))) masks each; of whole words no more.",
                 "wrong_mask_counts",
             ),
-            _by_chance(
+            _between(
                 "masked_share",
-                "Share of [MASK] at masked positions, within chance (standard deviations).",
-                "mask_sigmas",
-                "critical",
-                "mask_share",
+                "At least half of the tokens that mask_rate asks for are masked: whole words can fall short of it.",
+                "masked_of_wanted",
+                0.5,
+                1,
+            ),
+            _floor(
+                "masked_share_full",
+                "Nine in ten tokens that mask_rate asks for are masked; less means words of many pieces.",
+                "masked_of_wanted",
+                0.9,
+                "warning",
+            ),
+            _between(
+                "mask_random_keep",
+                "Shares of [MASK], random words and words kept at masked positions, as the recipe has them: p of chi-square. "
+                "A sound shard set fails once in a billion.",
+                "mix_p",
+                1e-9,
+                None,
+                shows=("mask_share", "random_share", "keep_share"),
             ),
             _by_chance(
-                "random_share",
-                "Share of random words at masked positions, within chance.",
-                "random_sigmas",
-                "critical",
-                "random_share",
-            ),
-            _by_chance(
-                "kept_share",
-                "Share of words kept at masked positions, within chance.",
-                "keep_sigmas",
-                "critical",
-                "keep_share",
-            ),
-            _none(
                 "next_sentence_share",
-                "40 to 60 % of the pairs are random ones, or swapped (faithful: original: up to 80 %).",
-                "next_sentence_off",
+                "Half of the pairs are random ones, or swapped, within chance (standard deviations); faithful: original: of "
+                "the chunks of two or more sentences.",
+                "label_sigmas",
                 "critical",
-                "random_next_share",
+                "label_share",
             ),
             _none(
-                "random_next_is_random", "The second half of a random pair comes from another document.", "wrong_pairs"
+                "documents_named", "Every instance names its documents, one or, of a pair, two.", "unnamed_documents"
             ),
-            _none("held_out_unseen", "No held-out document gave a training instance.", "seen_held_out"),
+            _none(
+                "random_next_is_random",
+                "The second half of a random pair comes from another document, that of a pair in order from the same "
+                "(faithful: original: as often another as ten draws give).",
+                "wrong_pairs",
+            ),
+            _none("held_out_unseen", "No training instance is of a held-out document.", "seen_held_out"),
+            _none("held_out_only", "Every held-out instance is of held-out documents only.", "held_out_of_train"),
+            _none("shards_differ", "No two shards hold the same instances.", "equal_shards"),
             _at_most(
                 "instances_differ", "At most 1 % of the training instances are copies of another.", "copied_share", 0.01
             ),
-        )
+        ),
+        version="2",  # 2: read in bounded memory; a fault counts once
     ),
     "pretrained": Suite(
         (

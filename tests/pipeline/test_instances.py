@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from scipy.stats import chi2_contingency
 
 from pipeline.config import ShardsConfig
-from pipeline.instances import build, visits
+from pipeline.instances import _spans, build, visits
 from pipeline.masking import Control, control
 from pipeline.pairs import Pool
 from pipeline.streams import stable_hash
@@ -186,6 +187,78 @@ def test_agrees_with_the_original_at_its_own_settings():
     for name, value in statistics(pa.concat_tables(build(pool, asked, of_vocabulary, 1, [0]))).items():
         tolerance = 5 * expected[name]["sd_between_seeds"]
         assert value == pytest.approx(expected[name]["mean"], abs=tolerance), name
+
+
+@pytest.mark.slow
+def test_masks_and_truncation_agree_with_the_original():
+    """The number of masks is the original's formula in every instance; shares of the three kinds within five of the
+    deviations that a binomial has at our and at their numbers together; random words over the vocabulary, special and unused
+    tokens as often as theirs; truncated pairs within five of the original's deviations between seeds."""
+    told = json.loads(shared("cases/google_shard_stats.json").read_text())
+    pool, of_vocabulary = google_pool()
+    asked = ShardsConfig(sequence_length=128, max_predictions_per_seq=20, faithful="original")
+    table = pa.concat_tables(build(pool, asked, of_vocabulary, 1, [0])).combine_chunks()
+    length, masks = (pc.list_value_length(table[name]).to_numpy() for name in ("input_ids", "masked_lm_ids"))
+    assert masks.tolist() == [min(20, max(1, round(n * 0.15))) for n in length.tolist()]
+    ids, original, places = (
+        table[name].combine_chunks() for name in ("input_ids", "masked_lm_ids", "masked_lm_positions")
+    )
+    first = np.repeat(ids.offsets.to_numpy()[:-1], masks)
+    now, was = ids.values.to_numpy()[first + places.values.to_numpy()], original.values.to_numpy()
+    kinds = {"mask": now == 103, "keep": now == was}
+    kinds["random"] = ~kinds["mask"] & ~kinds["keep"]
+    for name, of in kinds.items():
+        theirs = np.mean([run[f"{name}_share"] for run in told["runs"]])
+        n = 1 / (1 / len(now) + 1 / sum(run["n_masks"] for run in told["runs"]))
+        assert of.mean() == pytest.approx(theirs, abs=5 * (theirs * (1 - theirs) / n) ** 0.5), name
+    drawn = now[kinds["random"]]
+    special = np.mean([run["random_tokens_special_or_unused_share"] for run in told["runs"]])
+    found = (drawn < 1000).mean()  # [PAD], [unused0] to [unused993] but five; of 30,522 these are ids 0 to 998
+    assert found == pytest.approx(special, abs=5 * (special / len(drawn)) ** 0.5 + 2 / 30522)
+    deciles = np.histogram(drawn, np.linspace(0, 30522, 11))[0]
+    theirs = np.sum([run["random_tokens_decile_counts"] for run in told["runs"]], axis=0)
+    assert chi2_contingency([deciles, theirs]).pvalue > 1e-4
+    for short, key in ((0.0, "short_seq_prob_0.0"), (0.1, "short_seq_prob_0.1")):
+        config = asked.model_copy(update={"short_seq_prob": short})
+        spans = _spans(pool, visits(pool, config, 1, [0]), config)
+        before = spans.a_end - spans.a_start + spans.b_end - spans.b_start
+        expected = told["between_seed"][key]["truncation_share"]
+        assert (before > 125).mean() == pytest.approx(expected["mean"], abs=5 * expected["sd_between_seeds"])
+
+
+@pytest.mark.slow
+def test_lengths_at_dupe_5_agree_with_the_original():
+    """Percentiles of lengths and of A and B, and label shares of full and of short instances: the mean of three of our seeds
+    against that of the original's two, within five deviations of the difference (between our seeds or theirs, whichever
+    is more, 0.3 at least), and 1 for whole tokens."""
+    told = json.loads(shared("cases/google_shard_stats.json").read_text())["runs"]
+    pool, of_vocabulary = google_pool()
+    ours = []
+    for seed in (1, 2, 3):
+        asked = ShardsConfig(sequence_length=128, max_predictions_per_seq=20, faithful="original", seed=seed)
+        table = pa.concat_tables(build(pool, asked, of_vocabulary, 5, range(5)))
+        length = pc.list_value_length(table["input_ids"]).to_numpy()
+        label, a = table["next_sentence_label"].to_numpy(), table["token_type_start"].to_numpy() - 2
+        described = {
+            "n_instances": len(table) / 1000,
+            "padding_share": 100 * (1 - length.mean() / 128),
+            "random_next_share_full": 100 * label[length == 128].mean(),
+            "random_next_share_short": 100 * label[length < 128].mean(),
+        }
+        for name, values in (("length", length), ("len_a", a), ("len_b", length - 3 - a)):
+            described |= {f"{name}_{p}": np.percentile(values, p) for p in (1, 5, 10, *range(20, 100, 10))}
+        ours.append(described)
+    scale = {"n_instances": 1e-3, "padding_share": 100, "random_next_share_full": 100, "random_next_share_short": 100}
+    for name in ours[0]:
+        mine = np.array([each[name] for each in ours])
+        if name in scale:
+            theirs = np.array([run[name] * scale[name] for run in told])
+        else:
+            of, _, p = name.rpartition("_")
+            theirs = np.array([run[f"{of}_percentiles"][p] for run in told])
+        spread = max(mine.std(ddof=1), theirs.std(ddof=1), 0.3)
+        tolerance = 5 * spread * (1 / 3 + 1 / 2) ** 0.5 + (0 if name in scale else 1)
+        assert mine.mean() == pytest.approx(theirs.mean(), abs=tolerance), name
 
 
 def google_pool():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -322,22 +324,63 @@ def wait_for(out, pattern, child):
         time.sleep(0.005)
 
 
-def test_a_run_after_kill_9_gives_the_same(built, inputs, several_pools, tmp_path):
-    many = CONFIG.model_copy(update={"dupe_factor": 60})
-    child = start_build(inputs, many, tmp_path)
-    wait_for(tmp_path, ".scratch-*/pieces/*", child)
+PHASES = {
+    "tokens": ".scratch-*/tokens/*.arrow",
+    "pools": ".scratch-*/pools/*.arrow",
+    "instances": ".scratch-*/pieces/*.arrow",
+    "shards": "train/*.parquet",
+}
+"""What the first file of each phase is called."""
+MANY = CONFIG.model_copy(update={"dupe_factor": 60})
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_run_after_kill_9_gives_the_same(phase, built, inputs, several_pools, tmp_path):
+    child = start_build(inputs, MANY, tmp_path)
+    wait_for(tmp_path, PHASES[phase], child)
+    others = psutil.Process(child.pid).children(recursive=True)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stderr.close()
     assert list(tmp_path.glob(".scratch-*"))
+    _, alive = psutil.wait_procs(others, timeout=20)
+    assert alive == []  # the Beam process and its workers end with the one that started them
     build_shards(inputs, CONFIG, tmp_path)
     assert files(tmp_path) == files(built[0])
 
 
-def test_a_worker_that_dies_ends_the_run_and_leaves_nothing(inputs, tmp_path):
-    child = start_build(inputs, CONFIG.model_copy(update={"dupe_factor": 400}), tmp_path)
-    wait_for(tmp_path, ".scratch-*/pieces/*", child)
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_worker_that_dies_ends_the_run_and_leaves_nothing(phase, built, inputs, several_pools, tmp_path):
+    many = CONFIG.model_copy(update={"dupe_factor": 400 if phase == "instances" else 60})
+    child = start_build(inputs, many, tmp_path)
+    wait_for(tmp_path, PHASES[phase], child)
     kill_a_worker(child, tmp_path)
+    build_shards(inputs, CONFIG, tmp_path)
+    assert files(tmp_path) == files(built[0])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root and a kernel that allows it")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_on_the_way_is_named_and_left_empty(built, inputs, several_pools, small_disk):
+    """It passes the forecast, as where something else fills it meanwhile."""
+    code = "from pipeline import shards; shards.forecast = lambda *_: {'bytes_on_the_way': 0}\n" + BUILD
+    command = [sys.executable, "-c", code, inputs["documents"], inputs["wordpiece_vocab"], small_disk]
+    ended = subprocess.run(command, input=MANY.model_dump_json(), capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "StoreError" in ended.stderr
+    assert "No space left on device" in ended.stderr
+    assert list(small_disk.iterdir()) == []
+    build_shards(inputs, CONFIG, small_disk)
+    assert files(small_disk) == files(built[0])
 
 
 def test_a_document_without_another_is_refused_from_within_a_worker(inputs, tmp_path):

@@ -3,6 +3,7 @@
 import bz2
 import hashlib
 import json
+import math
 import random
 import subprocess
 import sys
@@ -38,7 +39,7 @@ from pipeline.document_passes import DROPPED_SCHEMA
 from pipeline.profiles.tables import sigmas
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 from pipeline.shard_schema import shard_schema
-from pipeline.suites import DOES_NOT_APPLY, SUITES, Check, profile, suite_digest, validate
+from pipeline.suites import DOES_NOT_APPLY, INPUTS, SUITES, Check, profile, suite_digest, validate
 from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
 from pipeline.validation import expect
 
@@ -164,16 +165,16 @@ def good_vocabulary(folder: Path, layout: str = "compact") -> tuple[Frozen, dict
     return VocabularyConfig.model_validate({"size": len(entries), "layout": layout}), {"unknown_rate": 0.001}
 
 
-SHARDS = ShardsConfig(sequence_length=32, max_predictions_per_seq=5, files=2)
+SHARDS = ShardsConfig(sequence_length=64, max_predictions_per_seq=9, files=2)
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = {"vocab_size": 1000, "special_ids": dict(zip(SPECIAL_TOKENS, (PAD, UNK, CLS, SEP, MASK), strict=True))}
 
 
 def instance(rng: random.Random, part: str, pair: bool = True) -> dict[str, Any]:
-    a, b = (rng.choices(range(5, 1000), k=rng.randint(6, 14)) for _ in "ab")
+    a, b = (rng.choices(range(5, 1000), k=rng.randint(12, 28)) for _ in "ab")
     ids = [CLS, *a, SEP, *b, SEP] if pair else [CLS, *a, *b, SEP]
     candidates = [i for i, token in enumerate(ids) if token not in (CLS, SEP)]
-    positions = sorted(rng.sample(candidates, min(5, max(1, round(len(ids) * 0.15)))))
+    positions = sorted(rng.sample(candidates, min(9, max(1, round(len(ids) * 0.15)))))
     row: dict[str, Any] = {"masked_lm_positions": positions, "masked_lm_ids": [ids[i] for i in positions]}
     for i in positions:
         u = rng.random()
@@ -188,12 +189,15 @@ def good_shards(folder: Path, pair: bool = True) -> tuple[Frozen, dict[str, Any]
     rng = random.Random(1)
     config = SHARDS if pair else SHARDS.model_copy(update={"sentence_task": "none"})
     schema = shard_schema(1000, config)
-    for name, count in (("train/0", 200), ("train/1", 200), ("held_out/0", 20)):
+    for name, count in (("train/0", 200), ("train/1", 200), ("held_out/0", 300)):
         part = name.partition("/")[0]
         (folder / part).mkdir(exist_ok=True)
         rows = [instance(rng, part, pair) for _ in range(count)]
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / f"{name}.parquet")
-    return config, dict(SPECIAL)
+    (folder / "inputs").mkdir()
+    named = [{"doc_id": f"{part}:{n}", "split": part} for part in ("train", "held_out") for n in range(20)]
+    pq.write_table(pa.Table.from_pylist(named), folder / "inputs" / "part-00000.parquet")
+    return config, SPECIAL | {INPUTS: {"documents": folder / "inputs"}}
 
 
 def good_pretrained(folder: Path) -> tuple[Frozen, dict[str, Any]]:
@@ -375,6 +379,28 @@ def token(position: int, value: int) -> Callable[[dict[str, Any]], list[int]]:
     return changed
 
 
+def shortened(rows: int) -> Callable[[list[dict[str, Any]]], None]:
+    """Only so many rows are left."""
+
+    def change(found: list[dict[str, Any]]) -> None:
+        del found[rows:]
+
+    return change
+
+
+def with_masks(share: float) -> Poison:
+    """This share of the masks is left in every row of train, rounded up; the other tokens are as they were."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        for r in rows:
+            left = math.ceil(len(r["masked_lm_ids"]) * share)
+            for i, original in zip(r["masked_lm_positions"][left:], r["masked_lm_ids"][left:], strict=True):
+                r["input_ids"][i] = original
+            del r["masked_lm_positions"][left:], r["masked_lm_ids"][left:]
+
+    return all_of(*(lambda folder, statistics, at=file: edit(folder / at, change) for file in TRAIN))
+
+
 def remasked(wanted: Callable[[int, int], int]) -> Poison:
     """Replace what stands at every masked position of train by `wanted(original id, number of the mask)`."""
 
@@ -480,7 +506,9 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_train": emptied(*TRAIN),
         "has_held_out": emptied("held_out/0.parquet"),
         "files_complete": removed("train/1.parquet"),
-        "lengths_fit": row(1, TRAIN[0], input_ids=lambda r: [*r["input_ids"][:-1], *[9] * 20, SEP]),
+        "held_out_tokens": lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(15)),
+        "held_out_tokens_enough": lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(150)),
+        "lengths_fit": row(1, TRAIN[0], input_ids=lambda r: [*r["input_ids"][:-1], *[9] * 60, SEP]),
         "ids_in_vocabulary": row(1, TRAIN[0], input_ids=token(1, 1000)),
         "structure": row(1, TRAIN[0], token_type_start=lambda r: r["token_type_start"] + 1),
         "positions_sound": row(1, TRAIN[0], masked_lm_positions=lambda r: [0, *r["masked_lm_positions"][1:]]),
@@ -490,14 +518,19 @@ POISON: dict[str, dict[str, Poison]] = {
             masked_lm_positions=lambda r: r["masked_lm_positions"][1:],
             masked_lm_ids=lambda r: r["masked_lm_ids"][1:],
         ),
-        "masked_share": remasked(lambda original, number: original if number < 2 else MASK),
-        "random_share": remasked(lambda original, number: 1004 - original if number == 0 else MASK),
-        "kept_share": remasked(lambda original, number: MASK),
+        "masked_share": all_of(
+            with_masks(0.3), lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(1))
+        ),
+        "masked_share_full": with_masks(0.7),
+        "mask_random_keep": remasked(lambda original, number: MASK),
         "next_sentence_share": all_of(
             *(every(file, next_sentence_label=1, documents=["train:1", "train:2"]) for file in TRAIN)
         ),
         "random_next_is_random": row(1, TRAIN[0], next_sentence_label=1, documents=["train:1"]),
-        "held_out_unseen": row(1, "held_out/0.parquet", next_sentence_label=1, documents=["held_out:1", "train:2"]),
+        "documents_named": row(1, TRAIN[0], documents=[]),
+        "held_out_unseen": row(1, TRAIN[0], next_sentence_label=1, documents=["held_out:1", "train:2"]),
+        "held_out_only": row(1, "held_out/0.parquet", next_sentence_label=1, documents=["held_out:1", "other:1"]),
+        "shards_differ": lambda folder, statistics: (folder / TRAIN[1]).write_bytes((folder / TRAIN[0]).read_bytes()),
         "instances_differ": lambda folder, statistics: edit(
             folder / TRAIN[0], lambda rows: rows.extend([rows[0]] * 10)
         ),
@@ -862,7 +895,7 @@ def test_metrics_of_shards_against_counting_by_hand(tmp_path: Path) -> None:
     ]
     assert metrics["mask_share"] == pytest.approx(sum(n == MASK for n, _ in now) / len(now))
     assert metrics["keep_share"] == pytest.approx(sum(n == o for n, o in now) / len(now))
-    assert metrics["random_next_share"] == pytest.approx(sum(r["next_sentence_label"] for r in rows) / len(rows))
+    assert metrics["label_share"] == pytest.approx(sum(r["next_sentence_label"] for r in rows) / len(rows))
 
 
 def test_sigmas_of_a_binomial() -> None:

@@ -5,7 +5,10 @@ tests/pipeline/data/write_tfrecord.py says how the files of TensorFlow were made
 
 import gzip
 import json
+import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -413,3 +416,46 @@ def test_many_rows_come_back_in_row_groups(vocabulary, tmp_path):
     assert pq.read_metadata(path).num_row_groups == 2
     names = ["input_ids", "token_type_start", "masked_lm_positions", "masked_lm_ids", "next_sentence_label"]
     assert pq.read_table(path, columns=names).equals(pq.read_table(shards / "shard-0.parquet", columns=names))
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from pipeline.tfrecord_export import export_tfrecords
+from pipeline.tfrecord_import import import_tfrecords
+what, *paths = sys.argv[1:]
+source, *vocabulary, out = map(Path, paths)
+export_tfrecords(source, out, 128, 20) if what == "export" else import_tfrecords([source], vocabulary[0], out)
+print(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def peak(*arguments) -> int:
+    """KiB of memory at most of a process that exports or imports."""
+    command = [sys.executable, "-c", MEASURE, *map(str, arguments)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.slow
+def test_memory_does_not_follow_the_rows(vocabulary, tmp_path):
+    """16,000 rows in each of one file or of six, and six times as many in one: the peak stays within 25 %, both ways."""
+    peaks = {"export": [], "import": []}
+    for name, rows, number in (("small", 16_000, 1), ("files", 16_000, 6), ("large", 96_000, 1)):
+        shards = write_shards(tmp_path / name, (TOLD["rows"] * (rows // 8)), group=8000)
+        for copy in range(1, number):
+            shutil.copy(shards / "shard-0.parquet", shards / f"shard-{copy}.parquet")
+        peaks["export"].append(peak("export", shards, tmp_path / f"{name}-tfrecords"))
+        peaks["import"].append(peak("import", tmp_path / f"{name}-tfrecords", vocabulary, tmp_path / f"{name}-back"))
+    for found in peaks.values():
+        assert max(found) < 1.25 * found[0], peaks
+
+
+def test_a_packed_record_of_100_megabytes_is_refused_before_it_is_unpacked(vocabulary, tmp_path):
+    """A gzip bomb: a hundred kilobytes whose first record says that it has 100 MB."""
+    head = struct.pack("<Q", 100_000_000)
+    with gzip.open(tmp_path / "bomb.gz", "wb") as file:
+        file.write(head + struct.pack("<I", masked(head)) + bytes(100_000_000))
+    assert (tmp_path / "bomb.gz").stat().st_size < 200_000
+    with pytest.raises(DataError, match="a record of 100000000 bytes"):
+        import_tfrecords([tmp_path / "bomb.gz"], vocabulary, tmp_path / "out")
+    assert [each.name for each in tmp_path.iterdir()] == ["bomb.gz"]
