@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.common_beam import pipeline_options, replaced, reported, write_json
+from pipeline.beam_options import pipeline_options
+from pipeline.common_beam import replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
 from pipeline.pairs import Pool
@@ -47,7 +48,7 @@ def run(plan_json: str) -> None:
     """Make the shard files of a `pipeline.shards.Plan`.
 
     Raises:
-        RecipeError: the settings ask for a mode that loses data.
+        RecipeError: of `pipeline.beam_options`.
     """
     plan = Plan.model_validate_json(plan_json)
     options = pipeline_options(plan.beam, plan.workers)
@@ -105,7 +106,8 @@ class Tokenise(beam.DoFn):
             name = f"{file.removesuffix('.parquet')}-{group:06d}"
             path = plan.scratch / "tokens" / f"{name}.arrow"
             _write_arrow(path, tokens.drop_columns(["split", "pool"]))
-            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": len(table) - len(tokens)})
+            counts = {"documents": len(table), "no tokens": len(table) - len(tokens)}
+            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
         keys = list(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True))
         for key in sorted(set(keys)):
             yield key, (f"tokens/{path.name}", keys.index(key), keys.count(key))
@@ -165,7 +167,10 @@ def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Ite
         _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table)
     passes = most_passes(plan.parts[part].passes, table["repeat"].to_numpy())
     at_once = max(1, PASS_TOKENS // len(flat(table["tokens"])[0]))
-    for first in range(0, passes, at_once):
+    firsts = range(0, passes, at_once)
+    counts = {"documents": len(table), "builds": len(firsts)}
+    write_json(plan.scratch / "statistics" / f"pool-{part}-{pool:06d}.json", counts)
+    for first in firsts:
         yield part, pool, first, min(passes, first + at_once)
 
 
@@ -190,6 +195,7 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
     files = plan.parts[part].files
     documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
     made = build(documents, plan.config, plan.control, plan.parts[part].passes, range(first_pass, end))
+    instances = 0
     for number, table in enumerate(_gathered(made)):
         path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{first_pass:04d}-{number:04d}.arrow"
         with reported(plan.scratch, plan.out):
@@ -197,10 +203,13 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
             shard = place % np.uint64(files)
             order = np.lexsort((place, shard))
             _write_arrow(path, table.take(pa.array(order)))
+        instances += len(order)
         first = np.searchsorted(shard[order], np.arange(files + 1, dtype=np.uint64))
         for each in range(files):
             if rows := int(first[each + 1] - first[each]):
                 yield (part, each), (f"pieces/{path.name}", int(first[each]), rows)
+    counts = {"builds": 1, "instances": instances}
+    write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
