@@ -1,10 +1,10 @@
 """Beam's engines that one machine can run, as pieces of settings.yaml: {name: the value of `beam`}.
 
-    local      Beam's local runner, in one process and in several
-    portable   Beam's Job API, as Flink's and Spark's runners use it: a job server in a process of its own (Beam's, in
-               Python) and workers in the process that submits (LOOPBACK) or of a worker pool in another (EXTERNAL)
-    spark      Apache Spark, two executors in processes of their own; needs Java and, installed without their dependencies,
-               pip install --no-deps pyspark==3.5.1 py4j==0.10.9.7 beam-pyspark-runner==0.0.3
+local      Beam's local runner, in one process and in several
+portable   Beam's Job API, as Flink's and Spark's runners use it: a job server in a process of its own (Beam's, in
+           Python) and workers in the process that submits (LOOPBACK) or of a worker pool in another (EXTERNAL)
+spark      Apache Spark, two executors in processes of their own; needs Java and, installed without their dependencies,
+           pip install --no-deps pyspark==3.5.1 py4j==0.10.9.7 beam-pyspark-runner==0.0.3
 """
 
 import os

@@ -187,7 +187,9 @@ def matrix(text: Path, scratch: Path, vocabulary: Path, options: argparse.Namesp
             print(f"without Spark: {missing} missing")
         else:
             known |= stack.enter_context(engines.spark(2))
-        print(f"{len(everything):,} documents; engine, workers | order of documents | rows a group | digest of all shards")
+        print(
+            f"{len(everything):,} documents; engine, workers | order of documents | rows a group | digest of all shards"
+        )
         for number, (name, engine) in enumerate(known.items()):
             for seed, size in ((None, 1024), (number, 37)):
                 table = scratch / f"documents-{number}-{size}"

@@ -134,7 +134,9 @@ def _check_job_server(runner: PortableRunner, options: PipelineOptions) -> None:
                     "Start it, or correct the address.",
                 ) from None
     if not endpoint and name == "PortableRunner":
-        raise RecipeError("settings.yaml: beam.runner: PortableRunner needs beam.options.job_endpoint", "Name a job server.")
+        raise RecipeError(
+            "settings.yaml: beam.runner: PortableRunner needs beam.options.job_endpoint", "Name a job server."
+        )
     uber = options.get_all_options().get(f"{name.lower().removesuffix('runner')}_submit_uber_jar")
     java = options.view_as(JobServerOptions).job_server_java_launcher
     if name in ("FlinkRunner", "SparkRunner") and not endpoint and not uber and not shutil.which(java):

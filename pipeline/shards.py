@@ -237,7 +237,10 @@ def _sum(folder: Path, pattern: str) -> Counter[str]:
 
 
 def _check_nothing_lost(
-    on_the_way: Mapping[str, Counter[str]], shards: Counter[str], parts: Mapping[str, Part], corpora: Mapping[str, Corpus]
+    on_the_way: Mapping[str, Counter[str]],
+    shards: Counter[str],
+    parts: Mapping[str, Part],
+    corpora: Mapping[str, Corpus],
 ) -> None:
     """Some of Beam's runners report success after they have lost elements: what each step counted must add up."""
     tokens, pools, pieces = (on_the_way[kind] for kind in ("tokens", "pool", "pieces"))

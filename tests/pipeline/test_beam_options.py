@@ -55,7 +55,7 @@ def test_a_job_server_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(beam_options, "JOB_SERVER_SECONDS", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
-        endpoint = "127.0.0.1:{}".format(taken.getsockname()[1])
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(RecipeError, match=f"no job server answers at {endpoint}"):
             pipeline_options(BeamSettings(runner="PortableRunner", options={"job_endpoint": endpoint}), 2)
 

@@ -18,7 +18,6 @@ from tests.pipeline.dumps import dump, multistream, write
 from tests.pipeline.test_extraction import articles
 from tests.pipeline.test_shards import CONFIG, documents, small_pools, write_documents, write_vocabulary
 
-
 ENGINES = {
     "in_memory": lambda: engines.local(1),
     "two processes": lambda: engines.local(2),

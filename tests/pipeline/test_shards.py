@@ -366,7 +366,9 @@ def test_a_file_size_limit_is_named(inputs, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["tokens-part-00000-000000", "pool-train-000002", "pieces-train-000002-0000", "shard-train-00001"])
+@pytest.mark.parametrize(
+    "name", ["tokens-part-00000-000000", "pool-train-000002", "pieces-train-000002-0000", "shard-train-00001"]
+)
 def test_what_a_runner_loses_is_noticed(built, inputs, several_pools, same_process, tmp_path, monkeypatch, name):
     """One element of each step is lost; the runner says nothing."""
     from pipeline import shards_beam
