@@ -324,6 +324,7 @@ def make(store: Store) -> Record:
     return record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken_before", [False, True])
 def test_killed_before_any_write_leaves_nothing_that_is_not_whole(
     object_store: Callable[[], str], tmp_path: Path, broken_before: bool
