@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
-from pipeline.errors import DataError
+from pipeline.errors import BertError, DataError
 from pipeline.masking import Control, control
 from pipeline.places import Place, fetch, is_url, names, read_all, shared, unhurried
 from pipeline.schemas import iter_batches, part_files
@@ -150,7 +150,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
 
     Raises:
         DataError: an input breaks its contract, a part has no documents, or there is no second document for pairs.
-        RecipeError: the Beam settings ask for a mode that loses data.
+        RecipeError: the Beam settings ask for a mode that loses data, or for something that isn't there.
+        BertError: the runner lost data.
         StoreError: the disk can't hold what is forecast.
     """
     from pipeline.tokenizer import SPECIAL_TOKENS, load
@@ -241,18 +242,47 @@ def _progress(plan: Plan) -> Callable[[], None]:
     return unhurried(report, plan.scratch)
 
 
+def _sum(folder: Path, pattern: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for told in read_all(folder, pattern).values():
+        found.update(json.loads(told))
+    return found
+
+
+def _check_nothing_lost(
+    on_the_way: Mapping[str, Counter[str]],
+    shards: Counter[str],
+    parts: Mapping[str, Part],
+    corpora: Mapping[str, Corpus],
+) -> None:
+    """Some of Beam's runners report success after they have lost elements: what each step counted must add up."""
+    tokens, pools, pieces = (on_the_way[kind] for kind in ("tokens", "pool", "pieces"))
+    steps = {
+        "documents tokenised": (sum(corpus.documents for corpus in corpora.values()), tokens["documents"]),
+        "documents in pools": (tokens["documents"] - tokens["no tokens"], pools["documents"]),
+        "passes over pools": (pools["builds"], pieces["builds"]),
+        "instances in shards": (pieces["instances"], shards["instances"]),
+        "shards": (sum(part.files for part in parts.values()), shards["shards"]),
+    }
+    for step, (expected, found) in steps.items():
+        if found != expected:
+            raise BertError(
+                f"The Beam runner reported success, but lost data: {expected:,} {step} expected, {found:,} found",
+                "Nothing was published. Run again on another runner (beam.runner in settings.yaml), FnApiRunner for one.",
+            )
+
+
 def statistics(
     scratch: Path, parts: Mapping[str, Part], corpora: Mapping[str, Corpus], config: ShardsConfig
 ) -> dict[str, Any]:
     """Add up what the pipeline counted (files of `scratch`)."""
     counted: dict[str, Counter[str]] = {part: Counter() for part in PARTS}
-    dropped: Counter[str] = Counter()
     for told in read_all(scratch, "shard-*.json").values():
         for part, counts in json.loads(told).items():
-            counted[part].update(counts)
-    for told in read_all(scratch, "tokens-*.json").values():
-        dropped.update(json.loads(told))
+            counted[part].update({"shards": 1, **counts})
     total = sum(counted.values(), Counter())
+    on_the_way = {kind: _sum(scratch, f"{kind}-*.json") for kind in ("tokens", "pool", "pieces")}
+    _check_nothing_lost(on_the_way, total, parts, corpora)
     if not all(counts["instances"] for counts in counted.values()):
         raise DataError(
             f"no instances for {' and '.join(part for part in PARTS if not counted[part]['instances'])}",
@@ -262,7 +292,7 @@ def statistics(
     found: dict[str, Any] = {
         "instances": {part: counted[part]["instances"] for part in PARTS},
         "documents": {part: corpora[part].documents for part in PARTS},
-        "dropped": dict(dropped),
+        "dropped": {"no tokens": on_the_way["tokens"]["no tokens"]},
         "pools": {part: parts[part].pools for part in PARTS},
         "shards": {part: parts[part].files for part in PARTS},
         "tokens": {part: counted[part]["tokens"] for part in PARTS},
