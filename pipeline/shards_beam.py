@@ -95,6 +95,10 @@ class Tokenise(beam.DoFn):
         """Load the tokenizer once per worker."""
         self.tokenizer = load(self.plan.vocabulary)
 
+    def finish_bundle(self) -> None:
+        """Free the words that are known: the worker lives on, and its next work needs the memory."""
+        self.tokenizer.forget_words()
+
     def process(self, element: tuple[str, int]) -> Iterator[tuple[PoolKey, Reference]]:
         """Write tokens/FILE-GROUP.arrow, sorted by pool."""
         plan = self.plan
@@ -208,6 +212,7 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
         for each in range(files):
             if rows := int(first[each + 1] - first[each]):
                 yield (part, each), (f"pieces/{path.name}", int(first[each]), rows)
+        del table  # before the next one is made
     counts = {"builds": 1, "instances": instances}
     write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
 
@@ -219,11 +224,19 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         size += table.nbytes
+        del table
         if size >= PIECE_BYTES:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting, size = [], 0
+            yield _emptied(waiting)
+            size = 0
     if size:
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield _emptied(waiting)
+
+
+def _emptied(tables: list[pa.Table]) -> pa.Table:
+    """All rows in one table; the list no longer holds them."""
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    return whole.combine_chunks()
 
 
 # ── shard ────────────────────────────────────────────────────────────────────────────────────────────────────────────

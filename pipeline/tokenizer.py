@@ -70,6 +70,10 @@ class Tokenizer:
         ids, ends = self._words.gathered(known[distinct.indices.to_numpy(zero_copy_only=False)])
         return ids, ends[words.offsets.to_numpy()]
 
+    def forget_words(self) -> None:
+        """Free what `encode_flat` has learnt; it learns again."""
+        self._words.forget()
+
     def encode_prompt(self, text: str) -> np.ndarray:
         """Ids (int32) of a text in which a person wrote [MASK] and means it; without [CLS] and [SEP]."""
         parts = self.encode_ids(text.split("[MASK]"))
