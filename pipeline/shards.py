@@ -38,6 +38,7 @@ STAGE = Stage(
         "pipeline/streams.py",
         "pipeline/ragged.py",
         "pipeline/tokenizer.py",
+        "pipeline/fast_tokens.py",
     ),
 )
 
