@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks import dumps
 from pipeline import extraction, extraction_beam
-from pipeline.beam_options import pipeline_options
+from pipeline.options_beam import pipeline_options
 from pipeline.config import WikipediaTextConfig
 from pipeline.extraction import Plan, extract_text
 from pipeline.extraction_beam import Extract

@@ -56,7 +56,13 @@ def _probes(vocabulary: Sequence[str]) -> Iterator[str]:
     some = [*range(0x3000), *range(0x3000, 0xD800, 61), *range(0xE000, 0x110000, 997)]
     yield from (f"xa{chr(code)}b {chr(code)} ." for code in some)
     yield from (letter * length for letter in ("a", "é", "e\u0301", "中") for length in (99, 100, 101, 200, 201, 400))
-    yield from ("", " ", "[MASK] [CLS]x ##a [UNK]", "ΌΣΟΣ ΣΑΣ", "don't e\u0301\u0327 x\u200dy \U0001f469\u200d\U0001f52c")
+    yield from (
+        "",
+        " ",
+        "[MASK] [CLS]x ##a [UNK]",
+        "ΌΣΟΣ ΣΑΣ",
+        "don't e\u0301\u0327 x\u200dy \U0001f469\u200d\U0001f52c",
+    )
     yield from (" ".join(vocabulary[first : first + 100]) for first in range(0, len(vocabulary), 100))
 
 
@@ -68,5 +74,6 @@ def agrees(flat: Flat, encode: Encode, texts: Sequence[str]) -> bool:
     return np.array_equal(np.diff(starts), lengths) and np.array_equal(ids, np.concatenate([[], *expected]))
 
 
-def _not_used(reason: str) -> None:
+def _not_used(reason: str) -> Flat | None:
     logging.getLogger(__name__).warning("nanotoken is installed but not used: %s", reason)
+    return None

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.beam_options import pipeline_options
+from pipeline.options_beam import pipeline_options
 from pipeline.common_beam import replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
@@ -48,7 +48,7 @@ def run(plan_json: str) -> None:
     """Make the shard files of a `pipeline.shards.Plan`.
 
     Raises:
-        RecipeError: of `pipeline.beam_options`.
+        RecipeError: of `pipeline.options_beam`.
     """
     plan = Plan.model_validate_json(plan_json)
     options = pipeline_options(plan.beam, plan.workers)
