@@ -26,10 +26,10 @@ import psutil
 
 from benchmarks import dumps
 from pipeline import extraction, extraction_beam
-from pipeline.options_beam import pipeline_options
 from pipeline.config import WikipediaTextConfig
 from pipeline.extraction import Plan, extract_text
 from pipeline.extraction_beam import Extract
+from pipeline.options_beam import pipeline_options
 
 
 class Copy(Extract):

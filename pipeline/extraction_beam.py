@@ -25,11 +25,11 @@ from urllib.parse import quote
 import apache_beam as beam
 import pyarrow as pa
 
-from pipeline.options_beam import pipeline_options
 from pipeline.common_beam import Counting, replaced, reported, write_json
 from pipeline.config import WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
+from pipeline.options_beam import pipeline_options
 from pipeline.runs import RunWriter
 from pipeline.wikipedia import Page
 from pipeline.wikitext import Site, is_blank, is_disambiguation, to_text

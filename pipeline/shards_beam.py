@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.options_beam import pipeline_options
 from pipeline.common_beam import replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
+from pipeline.options_beam import pipeline_options
 from pipeline.pairs import Pool
 from pipeline.shard_schema import flat, id_type, shard_schema
 from pipeline.shards import Plan

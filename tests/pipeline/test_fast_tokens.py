@@ -53,7 +53,7 @@ def test_random_texts(both):
 
 
 def test_the_tokenizer_uses_it_and_forgetting_changes_nothing(both):
-    fast, tokenizer = both
+    _, tokenizer = both
     texts = ["Some words, again.", "", "Some other words ΣΑΣ"]
     ids, starts = tokenizer.encode_flat(texts)
     assert (ids.dtype, starts.dtype) == (np.int32, np.int64)

@@ -6,8 +6,8 @@ import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, WorkerOptions
 
 from pipeline import options_beam
-from pipeline.options_beam import known_options, pipeline_options
 from pipeline.errors import RecipeError
+from pipeline.options_beam import known_options, pipeline_options
 from pipeline.settings import BeamSettings
 
 
