@@ -171,7 +171,8 @@ def one(table: Path, vocabulary: Path) -> None:
     own, largest = peaks(lambda: build(table, vocabulary, config, engines.local(2)))
     size = sum(path.stat().st_size for path in table.iterdir())
     print(
-        f"{size / 1e6:8.1f} MB of documents: stage {own:4.0f} MB, largest process of Beam {largest:4.0f} MB", flush=True
+        f"{size / 1e6:8.1f} MB of documents: stage {own:4.0f} MiB, largest process of Beam {largest:4.0f} MiB",
+        flush=True,
     )
 
 

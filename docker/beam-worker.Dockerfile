@@ -14,6 +14,8 @@ RUN grep -v '^torch==' requirements.lock > without-torch.lock \
  && if [ -n "$EXTRA" ]; then pip install --no-cache-dir --constraint without-torch.lock $EXTRA; fi
 COPY . .
 RUN pip install --no-cache-dir --no-deps --editable .
+# Arrow's own allocator keeps what was freed: a fifth more memory, and not faster
+ENV ARROW_DEFAULT_MEMORY_POOL=system
 COPY --from=beam /opt/apache/beam /opt/apache/beam
 # a worker pool beside a Flink task manager:  --worker_pool
 ENTRYPOINT ["/opt/apache/beam/boot"]

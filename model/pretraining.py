@@ -105,7 +105,9 @@ def _statistics(run: Path, config: PretrainConfig, vocabulary_size: int) -> dict
         "parameters": starts[-1]["parameters"],
         **final,
         "skipped_steps": logged[-1]["skipped_steps"],
-        "passed_over_batches": sum(end - first for first, end in (r["passed_over"] for r in rows if "passed_over" in r)),
+        "passed_over_batches": sum(
+            end - first for first, end in (r["passed_over"] for r in rows if "passed_over" in r)
+        ),
         "loss_spikes": sum("spike" in row for row in rows),
         "held_out": held_out,
         "tokens_per_second": median(row["tokens_per_second"] for row in speeds) if speeds else None,

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import places
-from pipeline.beam_options import pipeline_options
 from pipeline.common_beam import replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
+from pipeline.options_beam import pipeline_options
 from pipeline.pairs import Pool
 from pipeline.shard_schema import flat, id_type, shard_schema
 from pipeline.shards import Plan
@@ -51,7 +51,7 @@ def run(plan_json: str) -> None:
     """Make the shard files of a `pipeline.shards.Plan`.
 
     Raises:
-        RecipeError: of `pipeline.beam_options`.
+        RecipeError: of `pipeline.options_beam`.
     """
     plan = Plan.model_validate_json(plan_json)
     options = pipeline_options(plan.beam, plan.workers)
@@ -98,6 +98,10 @@ class Tokenise(beam.DoFn):
         """Load the tokenizer once per worker."""
         with places.near_folder(self.plan.vocabulary) as folder:
             self.tokenizer = load(folder)
+
+    def finish_bundle(self) -> None:
+        """Free the words that are known: the worker lives on, and its next work needs the memory."""
+        self.tokenizer.forget_words()
 
     def process(self, element: tuple[str, int]) -> Iterator[tuple[PoolKey, Reference]]:
         """Write tokens/FILE-GROUP.arrow, sorted by pool."""
@@ -216,6 +220,7 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
         for each, (start, end, count) in enumerate(slices):
             if count:
                 yield (part, each), (f"pieces/{path.name}", start, end, count)
+        del table  # before the next one is made
     counts = {"builds": 1, "instances": instances}
     write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
 
@@ -227,11 +232,19 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         size += table.nbytes
+        del table
         if size >= PIECE_BYTES:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting, size = [], 0
+            yield _emptied(waiting)
+            size = 0
     if size:
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield _emptied(waiting)
+
+
+def _emptied(tables: list[pa.Table]) -> pa.Table:
+    """All rows in one table; the list no longer holds them."""
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    return whole.combine_chunks()
 
 
 # ── shard ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,9 +5,9 @@ import socket
 import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, WorkerOptions
 
-from pipeline import beam_options
-from pipeline.beam_options import known_options, pipeline_options
+from pipeline import options_beam
 from pipeline.errors import RecipeError
+from pipeline.options_beam import known_options, pipeline_options
 from pipeline.settings import BeamSettings
 
 
@@ -52,7 +52,7 @@ def test_dataflow_without_the_packages_of_google_names_what_to_install():
 
 
 def test_a_job_server_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr(beam_options, "JOB_SERVER_SECONDS", 0.5)
+    monkeypatch.setattr(options_beam, "JOB_SERVER_SECONDS", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
