@@ -166,6 +166,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     _check(corpora, config, inputs["documents"], out)
     tokenizer = load(inputs["wordpiece_vocab"])
     beam = settings().beam
+    for part in PARTS:
+        shutil.rmtree(out / part, ignore_errors=True)  # of a run that was killed
     with beam_process.scratch_folder(out) as scratch:
         plan = Plan(
             documents=shared(inputs["documents"]),
