@@ -37,6 +37,8 @@ GROUP_ROWS = 16_384
 """Rows of a row group of a shard file."""
 CHUNK_CHARACTERS = 1_000_000
 """About so many are tokenised at once."""
+READ_DOCUMENTS = 64
+"""Documents of a row group that are in memory at once."""
 PIECE_BYTES = 8 << 20
 """Instances that are sorted in memory at once."""
 PASS_TOKENS = 6_000_000
@@ -109,27 +111,28 @@ class Tokenise(beam.DoFn):
         file, group = element
         with reported(plan.scratch, plan.out):
             with places.opened(plan.documents / file) as source, pq.ParquetFile(source, pre_buffer=True) as parquet:
-                table = parquet.read_row_group(group, ["doc_id", "text", "split", "sentence_ends", "repeat"])
-            tokens = self._tokens(table)
+                documents = parquet.metadata.row_group(group).num_rows
+                columns = ["doc_id", "text", "split", "sentence_ends", "repeat"]
+                tokens = self._tokens(
+                    parquet.iter_batches(READ_DOCUMENTS, row_groups=[group], columns=columns, use_threads=False)
+                )
             name = f"{file.removesuffix('.parquet')}-{group:06d}"
             path = plan.scratch / "tokens" / f"{name}.arrow"
             found = sorted(Counter(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True)).items())
             schema = token_schema(plan.control.vocab_size)
             slices = _write_slices(path, tokens.select(schema.names).cast(schema), [rows for _, rows in found])
-            counts = {"documents": len(table), "no tokens": len(table) - len(tokens)}
+            counts = {"documents": documents, "no tokens": documents - len(tokens)}
             write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
         for (key, _), (start, end, rows) in zip(found, slices, strict=True):
             yield key, (f"tokens/{path.name}", start, end, rows)
 
-    def _tokens(self, documents: pa.Table) -> pa.Table:
+    def _tokens(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Documents with any tokens, sorted by part, pool and doc_id: their tokens and the lengths of their sentences."""
-        characters = np.cumsum(pc.utf8_length(documents["text"]).to_numpy())
-        cuts = np.unique(np.searchsorted(characters, np.arange(0, characters[-1], CHUNK_CHARACTERS)))
-        chunks = [self._chunk(documents.slice(a, b - a)) for a, b in pairwise([*cuts.tolist(), len(documents)])]
+        chunks = [self._chunk(documents) for batch in batches for documents in _chunks(batch)]
         order = [("split", "ascending"), ("pool", "ascending"), ("doc_id", "ascending")]
         return pa.concat_tables(chunks).sort_by(order).combine_chunks()
 
-    def _chunk(self, documents: pa.Table) -> pa.Table:
+    def _chunk(self, documents: pa.RecordBatch) -> pa.Table:
         plan = self.plan
         sentences: list[str] = []
         counts = []
@@ -162,6 +165,14 @@ class Tokenise(beam.DoFn):
             }
         )
         return table.filter(pa.array(np.diff(kept) > 0))
+
+
+def _chunks(documents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The documents in runs of about `CHUNK_CHARACTERS`."""
+    characters = np.cumsum(pc.utf8_length(documents["text"]).to_numpy())
+    cuts = np.unique(np.searchsorted(characters, np.arange(0, characters[-1], CHUNK_CHARACTERS)))
+    for first, end in pairwise([*cuts.tolist(), len(documents)]):
+        yield documents.slice(first, end - first)
 
 
 # ── pool → instances ─────────────────────────────────────────────────────────────────────────────────────────────────

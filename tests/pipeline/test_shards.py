@@ -343,7 +343,9 @@ def test_a_run_after_kill_9_gives_the_same(phase, built, inputs, several_pools, 
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stderr.close()
-    assert list(tmp_path.glob(".scratch-*")) or phase == "shards"  # on a busy machine it may have ended before the signal
+    assert (
+        list(tmp_path.glob(".scratch-*")) or phase == "shards"
+    )  # on a busy machine it may have ended before the signal
     _, alive = psutil.wait_procs(others, timeout=20)
     assert alive == []  # the Beam process and its workers end with the one that started them
     build_shards(inputs, CONFIG, tmp_path)
@@ -373,7 +375,10 @@ def small_disk(tmp_path):
 
 def test_a_disk_that_fills_up_on_the_way_is_named_and_left_empty(built, inputs, several_pools, small_disk):
     """It passes the forecast, as where something else fills it meanwhile."""
-    code = "from pipeline import shards; shards.forecast = lambda *_: {'instances': 1, 'bytes': 1, 'bytes_on_the_way': 0}\n" + BUILD
+    code = (
+        "from pipeline import shards; shards.forecast = lambda *_: {'instances': 1, 'bytes': 1, 'bytes_on_the_way': 0}\n"
+        + BUILD
+    )
     command = [sys.executable, "-c", code, inputs["documents"], inputs["wordpiece_vocab"], small_disk]
     ended = subprocess.run(command, input=MANY.model_dump_json(), capture_output=True, text=True)
     assert ended.returncode == 1
