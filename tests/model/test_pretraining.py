@@ -182,7 +182,7 @@ def test_what_a_run_leaves(whole: Path) -> None:
         "held_out"
     ]
     assert (scores["step"], scores["sequences"]) == (48, 12)
-    assert json.loads((result / "optimizer.json").read_text()) == {"step": 48, "updates": 48}
+    assert json.loads((result / "optimizer.json").read_text()) == {"optimizer": "adamw", "step": 48, "updates": 48}
     described = json.loads((result / "config.json").read_text())
     assert described["vocabulary_size"] == len(VOCABULARY) and described["architecture"]["hidden"] == 16
     text = b"".join(data for name, data in files(result).items() if name.endswith(("json", "jsonl")))
