@@ -26,10 +26,10 @@ import psutil
 
 from benchmarks import dumps
 from pipeline import extraction, extraction_beam
-from pipeline.common_beam import pipeline_options
 from pipeline.config import WikipediaTextConfig
 from pipeline.extraction import Plan, extract_text
 from pipeline.extraction_beam import Extract
+from pipeline.options_beam import pipeline_options
 
 
 class Copy(Extract):
@@ -124,7 +124,7 @@ def speed(source: Path, scratch: Path, copies: int, rounds: int, workers: int, s
 
 
 def peaks(work: Callable[[], object]) -> tuple[float, float]:
-    """Peak MB of RSS of this process, and of its largest child, while `work` runs."""
+    """Peak MiB of RSS of this process, and of its largest child, while `work` runs."""
     me, ended = psutil.Process(), threading.Event()
     own = largest = 0
 
@@ -145,7 +145,7 @@ def peaks(work: Callable[[], object]) -> tuple[float, float]:
     finally:
         ended.set()
         watcher.join()
-    return own / 1e6, largest / 1e6
+    return own / 2**20, largest / 2**20
 
 
 def memory(source: Path, scratch: Path, copies: list[int], workers: int, single: bool) -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.peak:
         own, largest = peaks(lambda: stage_seconds(asked.dump, asked.workers))
-        print(f"peak MB of RSS: stage {own:.0f}, largest process of Beam {largest:.0f}")
+        print(f"peak MiB of RSS: stage {own:.0f}, largest process of Beam {largest:.0f}")
         return
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         if asked.memory:

@@ -140,7 +140,8 @@ def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[st
     timing = lines.read(run / "timing.jsonl")
     starts = [row for row in timing if "device" in row]
     speeds = [row for row in timing if "tokens_per_second" in row]
-    logged = [row for row in lines.read(run / "result" / "metrics.jsonl") if "loss" in row]
+    rows = lines.read(run / "result" / "metrics.jsonl")
+    logged = [row for row in rows if "loss" in row]
     held_out = json.loads((run / "result" / "held_out.json").read_text(encoding="utf-8"))
     final = {name: value for name, value in logged[-1].items() if name not in ("step", "skipped_steps")}
     return {
@@ -151,23 +152,29 @@ def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[st
         "parameters": starts[-1]["parameters"],
         **final,
         "skipped_steps": logged[-1]["skipped_steps"],
+        "passed_over_batches": sum(
+            end - first for first, end in (r["passed_over"] for r in rows if "passed_over" in r)
+        ),
+        "loss_spikes": sum("spike" in row for row in rows),
         "held_out": held_out,
         "tokens_per_second": median(row["tokens_per_second"] for row in speeds) if speeds else None,
         "peak_memory_bytes": max((row["memory_bytes"] for row in speeds), default=None),
+        "mfu": median(fractions) if (fractions := [row["mfu"] for row in speeds if "mfu" in row]) else None,
         "accelerator_hours": _seconds(timing) / 3600,
         "device": starts[-1]["device"],
         "device_name": starts[-1]["device_name"],
         "threads": starts[-1]["threads"],
+        "ranks": starts[-1]["ranks"],
         "resume_count": len(starts) - 1,
     }
 
 
 def _seconds(timing: list[dict[str, Any]]) -> float:
-    """Time of all processes of the run: each counts its own seconds, the last row of each says how long it ran."""
-    total, last = 0.0, 0.0
+    """Time of all processes of the run: of each start the last row says how long it ran, in so many processes."""
+    total, last, ranks = 0.0, 0.0, 1
     for row in timing:
         if "device" in row:
-            total, last = total + last, 0.0
+            total, last, ranks = total + last * ranks, 0.0, row["ranks"]
         else:
-            last = row["seconds"]
-    return total + last
+            last = row.get("seconds", last)
+    return total + last * ranks

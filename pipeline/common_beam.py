@@ -1,4 +1,4 @@
-"""What our Beam pipelines share: options, and errors and counts that reach a person; files are those of `places`."""
+"""What our Beam pipelines share: errors and counts that reach a person; files are those of `places`."""
 
 import ctypes
 import time
@@ -7,40 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline import objects, places
 from pipeline.atomic import explained
 from pipeline.beam_process import leave_note
-from pipeline.errors import BertError, RecipeError
+from pipeline.errors import BertError
 from pipeline.places import replaced as replaced
 from pipeline.places import write_json as write_json
-from pipeline.settings import BeamSettings
-
-
-def pipeline_options(settings: BeamSettings, workers: int) -> PipelineOptions:
-    """Options of the named runner; those of the settings win over ours.
-
-    Raises:
-        RecipeError: multi_threading or DaskRunner, which lose data without an error.
-    """
-    local = settings.runner == "FnApiRunner"
-    ours = {
-        "direct_running_mode": "in_memory" if workers == 1 else "multi_processing",
-        "direct_num_workers": workers,
-    }
-    options = {**(ours if local else {}), **settings.options}
-    if options.get("direct_running_mode") == "multi_threading":
-        raise RecipeError(
-            "settings.yaml: beam.options.direct_running_mode: multi_threading loses elements silently (Beam 2.77)",
-            "Remove it: more than one worker then means multi_processing.",
-        )
-    if settings.runner.rpartition(".")[2].lower() == "daskrunner":
-        raise RecipeError(
-            "settings.yaml: beam.runner: DaskRunner reports success with missing output (Beam 2.77)",
-            "Use FnApiRunner, or a Flink, Spark or Dataflow runner.",
-        )
-    return PipelineOptions(flags=[], runner=settings.runner, **options)
 
 
 @contextmanager

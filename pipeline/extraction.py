@@ -117,7 +117,7 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
 
     Raises:
         SourceError: a broken file, or a folder without a dump; then nothing is left in `out`.
-        RecipeError: the Beam settings ask for a mode that loses data.
+        RecipeError: the Beam settings ask for a mode that loses data, or for something that isn't there.
         StoreError: the disk can't hold what is forecast.
     """
     files, others = dump_files(inputs["dump"])

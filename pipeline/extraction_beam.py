@@ -27,10 +27,11 @@ import apache_beam as beam
 import pyarrow as pa
 
 from pipeline import places
-from pipeline.common_beam import Counting, pipeline_options, replaced, reported, write_json
+from pipeline.common_beam import Counting, replaced, reported, write_json
 from pipeline.config import WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
+from pipeline.options_beam import pipeline_options
 from pipeline.runs import RunWriter
 from pipeline.wikipedia import Page
 from pipeline.wikitext import Site, is_blank, is_disambiguation, to_text
@@ -47,7 +48,7 @@ def run(plan_json: str) -> None:
     """Read the dump of a `pipeline.extraction.Plan`.
 
     Raises:
-        RecipeError: the settings ask for a mode that loses data.
+        RecipeError: of `pipeline.options_beam`.
     """
     plan = Plan.model_validate_json(plan_json)
     with beam.Pipeline(options=pipeline_options(plan.beam, plan.workers)) as pipeline:

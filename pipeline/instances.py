@@ -26,7 +26,7 @@ from pipeline.ragged import ranges
 from pipeline.shard_schema import shard_schema
 from pipeline.streams import Keys, drawn, mixed, substreams, uniform
 
-BATCH = 4096
+BATCH = 2048
 """Instances that are put together at once; bounds memory and changes nothing else."""
 
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from pipeline import beam_process, progress
 from pipeline.config import Frozen, ShardsConfig
-from pipeline.errors import DataError
+from pipeline.errors import BertError, DataError
 from pipeline.masking import Control, control
-from pipeline.places import Place, fetch, is_url, names, read_all, shared, unhurried
+from pipeline.places import Place, fetch, is_url, names, opened, read_all, shared, unhurried
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
@@ -40,6 +40,7 @@ STAGE = Stage(
         "pipeline/streams.py",
         "pipeline/ragged.py",
         "pipeline/tokenizer.py",
+        "pipeline/fast_tokens.py",
     ),
 )
 
@@ -51,10 +52,12 @@ memory, and the random second sentence of a pair is drawn from it."""
 
 CHARACTERS_PER_TOKEN = 4.5
 PAIR_GAIN = 1.25
-BYTES_PER_TOKEN = 2.3
+FILL, FILL_ALONE = 0.9, 0.76
+BYTES_PER_TOKEN, BYTES_PER_PLAIN_TOKEN = 2.1, 1.8
 SCRATCH_BYTES_PER_TOKEN = 3.0
 """For the forecast, measured on English with 30,522 tokens: characters of a WordPiece; tokens in pairs for each token
-of text (random seconds come on top); bytes of a token in a shard with its masks, and in the files on the way."""
+of text (random seconds come on top); how full instances of 128 are, of pairs and of one document; bytes of a token in a shard
+with its masks and without, and in the files on the way."""
 
 WORK_PER_WORKER = 20_000_000
 """Starting worker processes costs more than they save below so many characters (those of later passes count less)."""
@@ -133,12 +136,15 @@ def forecast(corpora: Mapping[str, Corpus], config: ShardsConfig) -> dict[str, i
     """About how many tokens, instances and bytes will come out, and the bytes needed on the way (those included)."""
     text = sum(corpus.characters for corpus in corpora.values()) / CHARACTERS_PER_TOKEN
     visited = sum(corpus.visits * passes(part, config) for part, corpus in corpora.items()) / CHARACTERS_PER_TOKEN
-    tokens = visited * (1 if config.sentence_task == "none" else PAIR_GAIN)
+    alone = config.sentence_task == "none"
+    tokens = visited * (1 if alone else PAIR_GAIN)
+    fill = FILL_ALONE if alone and config.packing == "doc_sentences" else FILL
+    per_token = BYTES_PER_TOKEN if config.stores_masks else BYTES_PER_PLAIN_TOKEN
     return {
         "tokens": int(tokens),
-        "instances": int(tokens / (0.9 * config.sequence_length)),
-        "bytes": int(tokens * BYTES_PER_TOKEN),
-        "bytes_on_the_way": int(tokens * (BYTES_PER_TOKEN + SCRATCH_BYTES_PER_TOKEN) + text * 4),
+        "instances": int(tokens / (fill * config.sequence_length)),
+        "bytes": int(tokens * per_token),
+        "bytes_on_the_way": int(tokens * (per_token + SCRATCH_BYTES_PER_TOKEN) + text * 4),
     }
 
 
@@ -150,7 +156,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
 
     Raises:
         DataError: an input breaks its contract, a part has no documents, or there is no second document for pairs.
-        RecipeError: the Beam settings ask for a mode that loses data.
+        RecipeError: the Beam settings ask for a mode that loses data, or for something that isn't there.
+        BertError: the runner lost data.
         StoreError: the disk can't hold what is forecast.
     """
     from pipeline.tokenizer import SPECIAL_TOKENS, load
@@ -159,6 +166,8 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     _check(corpora, config, inputs["documents"], out)
     tokenizer = load(inputs["wordpiece_vocab"])
     beam = settings().beam
+    for part in PARTS:
+        shutil.rmtree(out / part, ignore_errors=True)  # of a run that was killed
     with beam_process.scratch_folder(out) as scratch:
         plan = Plan(
             documents=shared(inputs["documents"]),
@@ -183,8 +192,9 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
             beam=beam,
             workers=useful_workers(beam, corpora, config),
         )
+        report = _progress(plan, sum(corpus.documents for corpus in corpora.values()))
         try:
-            beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, _progress(plan))
+            beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, report)
             found = statistics(plan.scratch / "statistics", plan.parts, corpora, config)
             fetch(plan.out, out)
         except BaseException:
@@ -202,16 +212,19 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
 
 
 def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path, out: Path) -> None:
-    """Refuse a corpus without one of its parts, and a disk that is too small."""
+    """Refuse a corpus without one of its parts, and a disk that is too small; say how much is expected."""
     for part, corpus in corpora.items():
         if not corpus.documents:
             raise DataError(
                 f"{documents} has no {part} documents",
                 "Add text or set corpus.held_out so that both parts get documents.",
             )
-    needed = forecast(corpora, config)["bytes" if is_url(shared(out)) else "bytes_on_the_way"]
+    expected = forecast(corpora, config)
     todo = "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor."
-    beam_process.check_room(out, needed, "shards", todo)
+    near = "bytes" if is_url(shared(out)) else "bytes_on_the_way"
+    beam_process.check_room(out, expected[near], "shards", todo)
+    gigabytes = {"GB": expected["bytes"] / 1e9, "GB on the way": expected["bytes_on_the_way"] / 1e9}
+    progress.report(expected["instances"], expected["instances"], "instances expected", **gigabytes)
 
 
 def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: ShardsConfig) -> int:
@@ -222,23 +235,64 @@ def useful_workers(beam: BeamSettings, corpora: Mapping[str, Corpus], config: Sh
     return min(beam.workers, 1 + int(work / WORK_PER_WORKER))
 
 
-def _progress(plan: Plan) -> Callable[[], None]:
-    """Reports the files that the pipeline has finished; Beam itself says nothing until the end."""
-    steps = (
-        ("tokens", "*.arrow", len(plan.row_groups), "row groups tokenised"),
-        ("pieces", "*-0000.arrow", sum(part.pools for part in plan.parts.values()), "pools made into instances"),
-        ("statistics", "shard-*.json", sum(part.files for part in plan.parts.values()), "shards"),
-    )
-    seen: dict[str, int] = {}
+def _progress(plan: Plan, documents: int) -> Callable[[], None]:
+    """Reports what the steps have counted so far; Beam itself says nothing until the end."""
+    counted: dict[str, Counter[str]] = {kind: Counter() for kind in ("tokens", "pool", "pieces", "shard")}
+    read: set[str] = set()
+    said: dict[str, float] = {}
 
     def report() -> None:
-        for folder, pattern, total, unit in steps:
-            done = len(names(plan.scratch / folder, pattern))
-            if done != seen.get(unit, 0):
-                seen[unit] = done
-                progress.report(done, max(done, total), unit)
+        for name in names(plan.scratch / "statistics", "*.json"):
+            if name not in read:
+                read.add(name)
+                kind = name.partition("-")[0]
+                with opened(plan.scratch / "statistics" / name) as file:
+                    counts = json.loads(file.read())
+                for each in counts.values() if kind == "shard" else (counts,):
+                    counted[kind].update(each)
+        tokens, pools, pieces, shards = counted.values()
+        builds_left = pools["builds"] - pieces["builds"]
+        mean = pieces["instances"] / max(1, pieces["builds"])
+        for unit, done, total in (
+            ("documents tokenised", tokens["documents"], documents),
+            ("instances made", pieces["instances"], pieces["instances"] + round(builds_left * mean)),
+            ("instances in shards", shards["instances"], pieces["instances"]),
+        ):
+            if done != said.get(unit, 0):
+                said[unit] = done
+                progress.report(done, total, unit)
 
     return unhurried(report, plan.scratch)
+
+
+def _sum(folder: Path, pattern: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for told in read_all(folder, pattern).values():
+        found.update(json.loads(told))
+    return found
+
+
+def _check_nothing_lost(
+    on_the_way: Mapping[str, Counter[str]],
+    shards: Counter[str],
+    parts: Mapping[str, Part],
+    corpora: Mapping[str, Corpus],
+) -> None:
+    """Some of Beam's runners report success after they have lost elements: what each step counted must add up."""
+    tokens, pools, pieces = (on_the_way[kind] for kind in ("tokens", "pool", "pieces"))
+    steps = {
+        "documents tokenised": (sum(corpus.documents for corpus in corpora.values()), tokens["documents"]),
+        "documents in pools": (tokens["documents"] - tokens["no tokens"], pools["documents"]),
+        "passes over pools": (pools["builds"], pieces["builds"]),
+        "instances in shards": (pieces["instances"], shards["instances"]),
+        "shards": (sum(part.files for part in parts.values()), shards["shards"]),
+    }
+    for step, (expected, found) in steps.items():
+        if found != expected:
+            raise BertError(
+                f"The Beam runner reported success, but lost data: {expected:,} {step} expected, {found:,} found",
+                "Nothing was published. Run again on another runner (beam.runner in settings.yaml), FnApiRunner for one.",
+            )
 
 
 def statistics(
@@ -246,13 +300,12 @@ def statistics(
 ) -> dict[str, Any]:
     """Add up what the pipeline counted (files of `scratch`)."""
     counted: dict[str, Counter[str]] = {part: Counter() for part in PARTS}
-    dropped: Counter[str] = Counter()
     for told in read_all(scratch, "shard-*.json").values():
         for part, counts in json.loads(told).items():
-            counted[part].update(counts)
-    for told in read_all(scratch, "tokens-*.json").values():
-        dropped.update(json.loads(told))
+            counted[part].update({"shards": 1, **counts})
     total = sum(counted.values(), Counter())
+    on_the_way = {kind: _sum(scratch, f"{kind}-*.json") for kind in ("tokens", "pool", "pieces")}
+    _check_nothing_lost(on_the_way, total, parts, corpora)
     if not all(counts["instances"] for counts in counted.values()):
         raise DataError(
             f"no instances for {' and '.join(part for part in PARTS if not counted[part]['instances'])}",
@@ -262,7 +315,7 @@ def statistics(
     found: dict[str, Any] = {
         "instances": {part: counted[part]["instances"] for part in PARTS},
         "documents": {part: corpora[part].documents for part in PARTS},
-        "dropped": dict(dropped),
+        "dropped": {"no tokens": on_the_way["tokens"]["no tokens"]},
         "pools": {part: parts[part].pools for part in PARTS},
         "shards": {part: parts[part].files for part in PARTS},
         "tokens": {part: counted[part]["tokens"] for part in PARTS},

@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import places
-from pipeline.common_beam import pipeline_options, replaced, reported, write_json
+from pipeline.common_beam import replaced, reported, write_json
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
+from pipeline.options_beam import pipeline_options
 from pipeline.pairs import Pool
 from pipeline.shard_schema import flat, id_type, shard_schema
 from pipeline.shards import Plan
@@ -50,7 +51,7 @@ def run(plan_json: str) -> None:
     """Make the shard files of a `pipeline.shards.Plan`.
 
     Raises:
-        RecipeError: the settings ask for a mode that loses data.
+        RecipeError: of `pipeline.options_beam`.
     """
     plan = Plan.model_validate_json(plan_json)
     options = pipeline_options(plan.beam, plan.workers)
@@ -98,6 +99,10 @@ class Tokenise(beam.DoFn):
         with places.near_folder(self.plan.vocabulary) as folder:
             self.tokenizer = load(folder)
 
+    def finish_bundle(self) -> None:
+        """Free the words that are known: the worker lives on, and its next work needs the memory."""
+        self.tokenizer.forget_words()
+
     def process(self, element: tuple[str, int]) -> Iterator[tuple[PoolKey, Reference]]:
         """Write tokens/FILE-GROUP.arrow, sorted by pool."""
         plan = self.plan
@@ -111,7 +116,8 @@ class Tokenise(beam.DoFn):
             found = sorted(Counter(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True)).items())
             schema = token_schema(plan.control.vocab_size)
             slices = _write_slices(path, tokens.select(schema.names).cast(schema), [rows for _, rows in found])
-            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", {"no tokens": len(table) - len(tokens)})
+            counts = {"documents": len(table), "no tokens": len(table) - len(tokens)}
+            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
         for (key, _), (start, end, rows) in zip(found, slices, strict=True):
             yield key, (f"tokens/{path.name}", start, end, rows)
 
@@ -172,7 +178,10 @@ def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Ite
         _write_arrow(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow", table)
     passes = most_passes(plan.parts[part].passes, table["repeat"].to_numpy())
     at_once = max(1, PASS_TOKENS // len(flat(table["tokens"])[0]))
-    for first in range(0, passes, at_once):
+    firsts = range(0, passes, at_once)
+    counts = {"documents": len(table), "builds": len(firsts)}
+    write_json(plan.scratch / "statistics" / f"pool-{part}-{pool:06d}.json", counts)
+    for first in firsts:
         yield part, pool, first, min(passes, first + at_once)
 
 
@@ -198,6 +207,7 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
     with reported(plan.scratch, plan.out):
         documents = read_pool(plan.scratch / "pools" / f"{part}-{pool:06d}.arrow")
     made = build(documents, plan.config, plan.control, plan.parts[part].passes, range(first_pass, end))
+    instances = 0
     for number, table in enumerate(_gathered(made)):
         path = plan.scratch / "pieces" / f"{part}-{pool:06d}-{first_pass:04d}-{number:04d}.arrow"
         with reported(plan.scratch, plan.out):
@@ -206,9 +216,13 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
             order = np.lexsort((place, shard))
             rows = np.bincount(shard.astype(np.int64), minlength=files)
             slices = _write_slices(path, table.take(pa.array(order)), rows.tolist())
+        instances += len(order)
         for each, (start, end, count) in enumerate(slices):
             if count:
                 yield (part, each), (f"pieces/{path.name}", start, end, count)
+        del table  # before the next one is made
+    counts = {"builds": 1, "instances": instances}
+    write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -218,11 +232,19 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         size += table.nbytes
+        del table
         if size >= PIECE_BYTES:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting, size = [], 0
+            yield _emptied(waiting)
+            size = 0
     if size:
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield _emptied(waiting)
+
+
+def _emptied(tables: list[pa.Table]) -> pa.Table:
+    """All rows in one table; the list no longer holds them."""
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    return whole.combine_chunks()
 
 
 # ── shard ────────────────────────────────────────────────────────────────────────────────────────────────────────────

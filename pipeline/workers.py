@@ -38,6 +38,7 @@ def ordered(function: str, tasks: Sequence[Any], count: int) -> Iterator[Any]:
 
     Raises:
         BertError: the one that the function raised, or one that says that a worker died.
+        OSError: the one of the operating system that the function met: a full disk, a file that is gone.
         RuntimeError: the function failed in a worker for another reason; with its traceback.
     """
     if min(count, len(tasks)) < 2:
@@ -97,6 +98,8 @@ class _Worker:
         said = json.loads(answer)
         if "error" in said:
             raise errors.retold(said["error"])
+        if "errno" in said:
+            raise OSError(said["errno"], said["strerror"], said["filename"])
         if "traceback" in said:
             raise RuntimeError(f"A worker failed:\n{said['traceback']}")
         return said["result"]
@@ -156,6 +159,11 @@ def _answer(function: Callable[[Any], Any], task: Any) -> dict[str, Any]:
         return {"result": function(task)}
     except BertError as error:
         return {"error": errors.told(error)}
+    except OSError as error:
+        if error.errno is None:
+            return {"traceback": traceback.format_exc()}
+        named = None if error.filename is None else os.fspath(error.filename)
+        return {"errno": error.errno, "strerror": error.strerror, "filename": named}
     except BaseException:
         return {"traceback": traceback.format_exc()}
 

@@ -1,6 +1,7 @@
 """The tokenizer gives the original's ids, and control tokens in text stay text."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def test_the_released_tokenizer_differs_where_the_model_card_says(name: str) -> 
         same = released.encode(record["text"], add_special_tokens=False).ids == record["ids"]
         said = any(token in record["text"] for token in SPECIAL_TOKENS) or (lower and "ΣΊΣΥΦΟΣ" in record["text"])
         assert same != said, record["text"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_words() -> Iterator[None]:
+    """Words are looked up, as they are without nanotoken (its tests: test_fast_tokens)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.fast_tokens.encoder", lambda *_: None)
+        yield
 
 
 def flat_equals_library(tokenizer: Tokenizer, texts: list[str]) -> None:

@@ -1,11 +1,13 @@
 """The ordered map over worker processes: order, errors, and what happens when someone dies."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -34,6 +36,11 @@ def failing(task: int) -> int:
 
 class OddError(DataError):
     """A kind of error that only this module knows."""
+
+
+def full(task: int) -> int:
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        return file.write(b"a row")
 
 
 def odd(task: int) -> int:
@@ -79,6 +86,14 @@ def test_errors_come_as_they_were_raised() -> None:
     with pytest.raises(RuntimeError, match="KeyError: 'missing'"):
         list(workers.ordered(f"{HERE}:failing", [0, 3], 2))
     assert children() == []
+
+
+def test_an_error_of_the_disk_comes_as_one() -> None:
+    """So that whoever runs the stage says what a person can do, as for one in its own process."""
+    with pytest.raises(OSError) as failed:
+        list(workers.ordered(f"{HERE}:full", [1, 2], 2))
+    assert failed.value.errno == errno.ENOSPC
+    assert "No space left" in str(failed.value)
 
 
 def test_a_worker_that_dies_is_an_error_that_says_how() -> None:
