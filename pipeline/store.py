@@ -324,6 +324,17 @@ class Store:
                     "`bert verify` sets it aside; the next `bert run` records anew.",
                 ) from None
 
+    def records_of(self, stage: str, version: str) -> list[Record]:
+        """Records that name a version, oldest first; every record of the store is looked at. Raises StoreError."""
+        found = []
+        with explained(self.home / "records"):
+            for digest in self._ledger.digests():
+                with suppress(FileNotFoundError, ValueError):
+                    record = self._ledger.load(digest)
+                    if (record.stage, record.version) == (stage, version):
+                        found.append(record)
+        return sorted(found, key=lambda record: (record.body["finished"], record.digest))
+
     def remembered(self, key: str) -> list[Record]:
         """Records that answer to a key and whose content is intact, oldest first. Raises StoreError."""
         found = []
