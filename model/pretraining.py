@@ -78,10 +78,8 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    result = run / "result"
-    if checkpoint.broken(result):
-        training = settings().training
-        launcher.run("model.pretrain", run, config.steps, settings=training, ranks=training.ranks)
+    training = settings().training
+    result = launcher.result("model.pretrain", run, config.steps, training, training.ranks)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, config, vocabulary_size)
 
