@@ -19,7 +19,7 @@ import psutil
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
-from pipeline.errors import BertError, StoreError
+from pipeline.errors import BertError, ProcessLost, StoreError
 from pipeline.owners import Owner
 from pipeline.store import Record, Store
 
@@ -84,12 +84,12 @@ def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) 
     store = open_store()
     try:
         with _ends_with_run(_run_process(context, run)), progress.listen(_Reporter(context, node)):
-            outcome = build(store, node, forced=forced)
+            outcome = build(store, node, forced, again=context.retry_number > 0)
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
         raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
     except BertError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(str(error), allow_retries=isinstance(error, ProcessLost)) from None
     context.log.info(says(outcome))
     yield from results_of(store, node, wiring, outcome.record)
 
@@ -211,7 +211,9 @@ class _Reporter:
             self.plotted = share
             values = {name: float(value) for name, value in now.measured.items()}
             key = dg.AssetKey([self.node.recipe, self.node.name])
-            self.context.log_event(dg.AssetObservation(key, metadata={now.unit.rstrip("s"): now.done, **values}))
+            self.context.log_event(
+                dg.AssetObservation(key, metadata={now.unit.split()[0].rstrip("s"): now.done, **values})
+            )
 
 
 @contextmanager

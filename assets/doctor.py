@@ -34,6 +34,7 @@ def checks() -> list[Check]:
         *_objects(chosen.store),
         *_recipes(),
         _leftovers(),
+        _training_runs(),
         _dagster_runs(),
     ]
 
@@ -118,6 +119,16 @@ def _leftovers() -> Check:
         f"{len(left)} of dead owners",
         "The next bert run sweeps them." if left else "",
     )
+
+
+def _training_runs() -> Check:
+    """Trainings that were begun and are not finished: what they hold is what they would go on with."""
+    unfinished = open_store().unfinished_runs()
+    size = sum(path.stat().st_size for folder in unfinished for path in folder.rglob("*") if path.is_file())
+    found = f"{len(unfinished)} unfinished" + (
+        f", {size / 1e6:,.0f} MB: {', '.join(map(str, unfinished))}" if unfinished else ""
+    )
+    return _check("training runs", "ok", found)
 
 
 def _dagster_runs() -> Check:

@@ -45,7 +45,7 @@ STAGE = Stage(
         "pipeline/tokenizer.py",
     ),
     deterministic=False,
-    resumable=True,
+    resumable="model.run_folder",
 )
 
 

@@ -51,7 +51,7 @@ STAGE = Stage(
         "pipeline/ragged.py",
     ),
     deterministic=False,
-    resumable=True,
+    resumable="model.run_folder",
 )
 
 
