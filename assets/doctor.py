@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -124,11 +125,12 @@ def _leftovers() -> Check:
 def _training_runs() -> Check:
     """Trainings that were begun and are not finished: what they hold is what they would go on with."""
     unfinished = open_store().unfinished_runs()
-    size = sum(path.stat().st_size for folder in unfinished for path in folder.rglob("*") if path.is_file())
-    found = f"{len(unfinished)} unfinished" + (
-        f", {size / 1e6:,.0f} MB: {', '.join(map(str, unfinished))}" if unfinished else ""
-    )
-    return _check("training runs", "ok", found)
+    size = 0
+    for path in (path for folder in unfinished for path in folder.rglob("*")):
+        with suppress(OSError):  # a process that trains there replaces its checkpoints
+            size += path.stat().st_size
+    where = f", {size / 1e6:,.0f} MB: {', '.join(map(str, unfinished))}" if unfinished else ""
+    return _check("training runs", "ok", f"{len(unfinished)} unfinished{where}")
 
 
 def _dagster_runs() -> Check:

@@ -206,9 +206,7 @@ def _line(entry: dg.EventLogEntry) -> str | None:
         return f"▸ {_asset(event.step_key)}"
     if event.is_step_up_for_retry:
         retry = event.step_retry_data
-        failed = retry.error.cause if retry.error and retry.error.cause else retry.error
-        message = failed.message.strip() if failed else ""
-        return f"! {_asset(event.step_key)}: {message}\ntried again in {retry.seconds_to_wait or 0} s"
+        return f"! {_asset(event.step_key)}: {_lost(retry.error)}\ntried again in {retry.seconds_to_wait or 0:g} s"
     if event.is_step_failure:
         data = event.step_failure_data
         failure = data.user_failure_data
@@ -219,6 +217,14 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"
     return None
+
+
+def _lost(error: Any) -> str:
+    """What a step that is tried again was lost to."""
+    error = error.cause or error
+    if error.cls_name == "ChildProcessCrashException":
+        return "its process was killed"
+    return str(error.message).strip().removeprefix("dagster._core.definitions.events.Failure: ")
 
 
 def _asset(step_key: str | None) -> str:
