@@ -21,6 +21,7 @@ from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
 from pipeline.errors import BertError, ProcessLost, StoreError
 from pipeline.owners import Owner
+from pipeline.settings import settings
 from pipeline.store import Record, Store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
@@ -225,7 +226,7 @@ def _ends_with_run(run: Owner, poll_seconds: float = 1.0) -> Iterator[None]:
         while not done.wait(poll_seconds):
             if run.surely_dead():
                 os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(30)  # what training needs to save
+                time.sleep(settings().training.stop_seconds + 10)  # what training needs to save
                 if not done.is_set():
                     os._exit(1)
 

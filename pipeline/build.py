@@ -350,15 +350,13 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False) -
     with ExitStack() as held:
         run, waited = _run_folder(store, need, forced and not again, held)
         if waited and not forced:  # what it waited for may be what it needs
-            need = needed(store, node, network=True)
-            if not need.must_run:
-                record = settle(store, need)
-                refuse_red(node, record)
-                return Outcome(record, ran=False)
-        record = _run(store, need, forced, run)
-        key = str(need.key)
-    store.clear_runs(lambda _, folder: node.stage.clear(folder), key)
-    return Outcome(record, ran=True)
+            now = needed(store, node, network=True)
+            need = now if now.key == need.key else need
+        ran = need.must_run
+        record = _run(store, need, forced, run) if ran else settle(store, need)
+    store.clear_runs(lambda _, folder: node.stage.clear(folder), need.key)
+    refuse_red(node, record)
+    return Outcome(record, ran)
 
 
 class _Busy(Exception):

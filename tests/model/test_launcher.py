@@ -1,6 +1,7 @@
 """The launcher with real processes and real signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from model import child, launcher
 from pipeline import atomic, progress
@@ -313,3 +315,15 @@ def test_a_template_keeps_what_is_the_shell_s_own(tmp_path: Path) -> None:
     how = launcher.way("model.pretrain", tmp_path, settings, 2)
     filled = f"cd ${{HOME}} && torchrun --nproc-per-node=2 -m model.pretrain {tmp_path} && echo {{1..3}}"
     assert how.command == ("/bin/sh", "-c", filled)
+
+
+def test_the_templates_of_the_documentation_can_be_used(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "pretraining.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "launcher:" in block]
+    assert len(blocks) == 3
+    for block in blocks:
+        plain = YAML(typ="safe").load(block)
+        settings = TrainingSettings.model_validate(plain.get("training", plain))
+        command = launcher.way("model.pretrain", tmp_path, settings, 8).command
+        assert f"-m model.pretrain {tmp_path}" in command[-1]
+        assert subprocess.run(["sh", "-n", "-c", command[-1]]).returncode == 0
