@@ -123,7 +123,7 @@ def test_a_hung_process_is_killed_when_the_run_is_terminated_by_force(world: Wor
 def test_a_killed_training_and_a_killed_step_are_tried_again_and_give_the_version_of_an_undisturbed_run(
     world: World, tmp_path: Path
 ) -> None:
-    world.edit("steps: 30", "steps: 1000")
+    world.edit("steps: 30", "steps: 600")
     whole = world.copy(tmp_path / "whole")
     whole.bert("run", "tiny/pretrained_32")
 
@@ -160,7 +160,7 @@ def test_a_killed_training_and_a_killed_step_are_tried_again_and_give_the_versio
 
 def test_a_second_run_of_the_same_training_follows_the_first_and_publishes_nothing(world: World) -> None:
     """Two recipes that ask for the same, on an accelerator pool with two slots."""
-    world.edit("steps: 30", "steps: 1000")
+    world.edit("steps: 30", "steps: 300")
     (world.folder / "recipes" / "twin.yaml").write_text("name: twin\nextends: tiny\n", encoding="utf-8")
     dagster = world.home / "dagster" / "dagster.yaml"
     dagster.write_text(dagster.read_text().replace("default_limit: 1", "default_limit: 2"), encoding="utf-8")
