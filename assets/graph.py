@@ -3,6 +3,7 @@ that `bert status` and `bert audit` need not load it.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from model import contamination, finetuning, imported, pretraining, release, report, tasks
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
@@ -28,6 +29,13 @@ STAGES: tuple[Stage, ...] = (
     contamination.STAGE,
     report.STAGE,
 )
+
+
+def clear_run(stage: str, folder: Path) -> None:
+    """Remove of a training run of the stage called so what nobody needs once its result is published."""
+    for known in STAGES:
+        if known.name == stage:
+            known.clear(folder)
 
 
 def nodes(recipe: Recipe) -> dict[str, Node]:

@@ -58,7 +58,7 @@ STAGE = Stage(
         "pipeline/ragged.py",
     ),
     deterministic=False,
-    resumable=True,
+    resumable="model.run_folder",
 )
 
 
@@ -91,11 +91,9 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    result = run / "result"
-    if checkpoint.broken(result):
-        training = settings().training
-        steps = config.steps if config.max_hours is None else None  # not known yet
-        launcher.run("model.pretrain", run, steps, settings=training, ranks=training.ranks)
+    training = settings().training
+    steps = config.steps if config.max_hours is None else None  # not known yet
+    result = launcher.result("model.pretrain", run, steps, training, training.ranks)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     for place in (out, out / STABLE):
         if place.exists():

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model import checkpoint, guard
+from model import checkpoint, guard, launcher
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -508,7 +508,7 @@ class _Run:
     def _planned(self) -> TrainConfig:
         """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
         that goes on, on whatever machine, keeps its plan."""
-        config, path = self.config, self.folder / "plan.json"
+        config, path = self.config, self.folder / launcher.PLAN
         if config.max_hours is None:
             return config
         steps = None
