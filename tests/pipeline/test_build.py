@@ -15,6 +15,7 @@ from pipeline import build, lineage, sources, suites
 from pipeline.build import Node, ValidationFailed, needed, usable
 from pipeline.config import FilesConfig, Frozen, PathFrom
 from pipeline.errors import ChainError, DataError, SourceError, StoreError
+from pipeline.objects import Objects
 from pipeline.stage import Stage
 from pipeline.store import Store
 from pipeline.suites import Suite
@@ -94,6 +95,31 @@ def _no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "home", lease_seconds=2)
+
+
+def test_a_bucket_that_may_not_be_written_is_said_before_the_work(
+    object_store: Callable[[], str], tmp_path: Path
+) -> None:
+    import boto3
+
+    url = object_store()
+    bucket = url.split("/")[2]
+    there = Store(tmp_path / "home", lease_seconds=2, url=url)
+    build.build(there, chain()["words"])
+    statement = {
+        "Effect": "Deny", "Principal": "*", "Action": ["s3:PutObject"], "Resource": f"arn:aws:s3:::{bucket}/*"
+    }  # fmt: skip
+    s3 = boto3.client("s3")
+    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    RUNS.clear()
+    with pytest.raises(StoreError, match=f"{url}/") as caught:
+        build.build(there, chain()["upper"])
+    assert RUNS == [] and "Credentials" in caught.value.todo
+    assert not list((tmp_path / "home" / "staging").iterdir())
+    s3.delete_bucket_policy(Bucket=bucket)
+    build.build(there, chain()["upper"])
+    assert RUNS == ["upper"]
+    assert Objects(url).names("") == ["memory", "records", "store"], "nothing of the trial is left"
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────────
