@@ -410,6 +410,7 @@ def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Rec
     node = need.node
     assert need.key is not None
     started = _now()
+    store.check_writable()
     with ExitStack() as held:
         folders = {}
         for name, record in need.inputs.items():

@@ -181,13 +181,17 @@ class Corpus(Frozen):
         return self
 
 
+LEAST_SIZE = 100
+"""tokens of a vocabulary"""
+
+
 class Vocabulary(Frozen):
     """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
 
     from_: str = Field(default="", alias="from")
     """a vocab.txt (a relative path starts at the recipe's folder), or the version of a vocabulary in the store, to be taken
     instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
-    size: Annotated[int, Field(ge=100, le=1_000_000)] = 30522
+    size: Annotated[int, Field(ge=LEAST_SIZE, le=1_000_000)] = 30522
     lowercase: bool = True
     strip_accents: bool = True
     layout: Literal["compact", "bert"] = "compact"
@@ -227,7 +231,7 @@ class Shards(Frozen):
     """passes over every document, each with other pairs and masks; one only where masks are not stored"""
     short_seq_prob: Share = 0.1
     seed: Seed = 12345
-    files: Count = 8
+    files: Annotated[int, Field(ge=1, le=99_999)] = 8
     """number of shard files of the training part"""
 
     @model_validator(mode="after")
@@ -286,7 +290,7 @@ class Phase(Frozen):
     """hours of training on the machine that begins the run; where `steps` would take longer at the rate measured there before
     the first step, there are fewer, and the schedule is shorter in proportion"""
     max_predictions_per_seq: Count | None = None
-    """None: mask_rate × sequence_length, rounded up"""
+    """None: mask_rate × sequence_length, rounded up, at most sequence_length − 2"""
     batch_size: Count | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     warmup_steps: Annotated[int, Field(ge=0)] | None = None

@@ -119,9 +119,10 @@ class Recipe(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def max_predictions(self, phase: Phase) -> int:
-        """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up."""
+        """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up, but not [CLS] and
+        [SEP]."""
         exact = self.shards.mask_rate * phase.sequence_length
-        return phase.max_predictions_per_seq or math.ceil(round(exact, 9))
+        return phase.max_predictions_per_seq or min(math.ceil(round(exact, 9)), phase.sequence_length - 2)
 
     def _makers(self) -> dict[str, Frozen]:
         return dict(self._assets())
@@ -541,7 +542,7 @@ def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, s
         if recipe.max_predictions(phase) > phase.sequence_length - 2:
             yield (
                 (*at, "max_predictions_per_seq"),
-                f"more than a sequence of {phase.sequence_length} has tokens",
+                f"more than a sequence of {phase.sequence_length} has tokens beside [CLS] and [SEP]",
                 recipe.max_predictions(phase),
                 "Lower it.",
             )
