@@ -34,6 +34,7 @@ MEASURES: Mapping[str, Measure] = {
     "finetuned": tasks.finetuned,
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
+    "comparison": tasks.comparison,
 }
 SIZES = {
     "files": "size_bytes",
