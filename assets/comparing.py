@@ -12,7 +12,8 @@ from pipeline.recipe import RESERVED
 
 
 def compare(name: str) -> dict[str, Any]:
-    """The table of comparisons/NAME, the members that lie behind their recipes, and where the published page is.
+    """The table of comparisons/NAME, the assets that lie behind their recipes (`behind`) or were never made (`missing`), and
+    where the published page is, if it is of today.
 
     Raises RecipeError for an unknown or broken comparison, StoreError for content that is broken.
     """
@@ -29,7 +30,8 @@ def compare(name: str) -> dict[str, Any]:
             behind.append({"asset": last.node.path, "why": last.why})
     current = need.answer if need.up_to_date else None
     html = store.content(current.stage, current.version) / "comparison.html" if current else None
-    return {**found, "behind": behind, "html": str(html) if html else None}
+    missing = [source.path for each, source in node.inputs.items() if each not in need.inputs]
+    return {**found, "behind": behind, "missing": missing, "html": str(html) if html else None}
 
 
 def compare_text(found: dict[str, Any]) -> str:
@@ -40,7 +42,6 @@ def compare_text(found: dict[str, Any]) -> str:
         f"Older than its recipe: {b['asset']} ({on_one_line(b['why'])}) → bert run {b['asset']}"
         for b in found["behind"]
     ]
-    left = comparison.not_run(found)
-    lines += [f"To run one: bert run {left[0]}"] if left else []
+    lines += [f"To run one: bert run {found['missing'][0]}"] if found["missing"] else []
     page = found["html"] or f"bert run {RESERVED}/{found['name']}"
     return "\n".join([*lines, f"With plots: {page}"])

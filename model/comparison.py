@@ -162,7 +162,7 @@ def shown(cell: Mapping[str, Any], column: Mapping[str, Any]) -> str:
 
 def _lines(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
     """`heads` and `lines` of the table: a column of our numbers and, where there are any, one of published ones."""
-    heads, lines = ["", "runs"], [[row["label"], str(len(row["recipes"]) or "")] for row in found["rows"]]
+    heads, lines = ["", "seeds"], [[row["label"], str(len(row["recipes"]) or "")] for row in found["rows"]]
     for column in found["columns"]:
         heads.append(column["title"])
         for line, row in zip(lines, found["rows"], strict=True):
@@ -230,7 +230,7 @@ def _plots(found: Mapping[str, Any]) -> list[Any]:
     for column in found["columns"]:
         cells = [(row["label"], row["cells"][column["name"]]) for row in found["rows"]]
         drawn = [
-            {"title": label, "values": list(cell["values"].values()), **cell, "shown": shown(cell, column)}
+            {**cell, "title": label, "values": list(cell["values"].values()), "shown": shown(cell, column)}
             for label, cell in cells
             if cell["values"] or cell["published"] is not None
         ]
