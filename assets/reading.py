@@ -15,8 +15,8 @@ from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
-from pipeline.content import file_sha256
 from pipeline.config import Comparison
+from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe import RESERVED, Loaded
 from pipeline.settings import settings

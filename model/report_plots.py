@@ -94,7 +94,7 @@ def bars(name: str, label: str, rows: Sequence[Mapping[str, Any]]) -> str:
             written = axes.text(row["highest"], place, f"  {row['shown']}", va="center", fontsize=8, color=INK)
             written.set_parse_math(False)
         if row["published"] is not None:
-            style = {"marker": "D", "facecolors": "none", "edgecolors": OTHER, "s": 34, "zorder": 5}
+            style: dict[str, Any] = {"marker": "D", "facecolors": "none", "edgecolors": OTHER, "s": 34, "zorder": 5}
             axes.scatter([row["published"]], [place], label="published", **style)
     axes.set_yticks(list(places), [row["title"] for row in rows])
     for text in axes.get_yticklabels():

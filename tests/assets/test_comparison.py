@@ -34,11 +34,27 @@ def put(world: World, recipe: str, asset: str, stage: str, inputs: dict[str, str
             (staged / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
         version = store.publish(stage, staged)
     now = "2026-01-02T03:04:05.000000+00:00"
-    body = {
-        "schema": "1", "recipe": recipe, "asset": asset, "stage": stage, "key": f"{recipe}-{asset}-{version}",
-        "version": version, "code_version": "1", "config": {}, "asked": {}, "inputs": inputs, "statistics": {},
-        "validation": {"suite_digest": "", "results": []}, "waivers": [], "reused": None, "forced": False,
-        "git": {"commit": None, "dirty": None}, "user": "u", "host": "h", "started": now, "finished": now,
+    body: dict[str, Any] = {
+        "schema": "1",
+        "recipe": recipe,
+        "asset": asset,
+        "stage": stage,
+        "key": f"{recipe}-{asset}-{version}",
+        "version": version,
+        "code_version": "1",
+        "config": {},
+        "asked": {},
+        "inputs": inputs,
+        "statistics": {},
+        "validation": {"suite_digest": "", "results": []},
+        "waivers": [],
+        "reused": None,
+        "forced": False,
+        "git": {"commit": None, "dirty": None},
+        "user": "u",
+        "host": "h",
+        "started": now,
+        "finished": now,
     }
     record = store.append(body)
     store.point(recipe, asset, record)
