@@ -120,13 +120,15 @@ def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
 
 
 def overview_text(found: Plain) -> str:
-    """A line per recipe."""
+    """A line per recipe and comparison."""
+    names = [*(r["recipe"] for r in found["recipes"]), *(c["comparison"] for c in found["comparisons"])]
+    width = max(20, *map(len, names)) if names else 20
     lines = [
-        f"{r['recipe']:20} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]
+        f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]
     ]
     lines += [""] if found["comparisons"] else []
     lines += [
-        f"{c['comparison']:20} {c['run']:3} of {c['members']:3} recipes run   {c['title']}"
+        f"{c['comparison']:{width}} {c['run']:3} of {c['members']:3} recipes run   {c['title']}"
         for c in found["comparisons"]
     ]
     lines += [f"✗ {e['recipe']}: {e['error']}\n  → {e['todo']}" for e in found["errors"]]
