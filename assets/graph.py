@@ -3,8 +3,9 @@ that `bert status` and `bert audit` need not load it.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from model import comparison, contamination, finetuning, pretraining, release, report, tasks
+from model import comparison, contamination, finetuning, imported, pretraining, release, report, tasks
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
 from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
@@ -22,6 +23,7 @@ STAGES: tuple[Stage, ...] = (
     documents.STAGE,
     vocabulary.STAGE,
     shards.STAGE,
+    imported.STAGE,
     pretraining.STAGE,
     release.STAGE,
     tasks.STAGE,
@@ -30,6 +32,13 @@ STAGES: tuple[Stage, ...] = (
     report.STAGE,
     comparison.STAGE,
 )
+
+
+def clear_run(stage: str, folder: Path) -> None:
+    """Remove of a training run of the stage called so what nobody needs once its result is published."""
+    for known in STAGES:
+        if known.name == stage:
+            known.clear(folder)
 
 
 def nodes(recipe: Recipe) -> dict[str, Node]:
@@ -49,8 +58,10 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             stage = books.STAGE if source.kind == "books" else own_text.STAGE
             texts[name] = add(f"{name}_text", stage, files=add(f"{name}_files", sources.STAGE))
     corpus = add("documents", documents.STAGE, **texts)
-    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus)
-    last: dict[str, str] = {}  # the phase before, under the input name that the stage gives it
+    last: dict[str, str] = {}  # what a phase goes on with, under the input name that the stage gives it
+    if recipe.pretraining.start:
+        last = {"imported_checkpoint": add("imported_checkpoint", imported.STAGE)}
+    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus, **last)
     for phase in recipe.pretraining.phases:
         length = phase.sequence_length
         pairs = add(f"pretraining_shards_{length}", shards.STAGE, documents=corpus, wordpiece_vocab=words)

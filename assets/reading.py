@@ -124,7 +124,8 @@ def overview_text(found: Plain) -> str:
     names = [*(r["recipe"] for r in found["recipes"]), *(c["comparison"] for c in found["comparisons"])]
     width = max(20, *map(len, names)) if names else 20
     lines = [
-        f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]
+        f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}"
+        for r in found["recipes"]
     ]
     lines += [""] if found["comparisons"] else []
     lines += [
@@ -180,6 +181,7 @@ def audit_text(found: Plain) -> str:
         results = step["validation"]["results"]
         failed = failed_lines(results)
         rows = rows_line(step["statistics"])
+        root = step["statistics"].get("root")
         lines += [
             "",
             f"■ {step['asset']}  ({step['recipe']})",
@@ -192,6 +194,7 @@ def audit_text(found: Plain) -> str:
             f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
             f"    checks   {len(results) - len(failed)} of {len(results)} passed",
         ]
+        lines += [f"    root     {on_one_line(json.dumps(root, ensure_ascii=False))}"] if root else []
         lines += [f"    failed   {on_one_line(line)}" for line in failed]
         lines += [f"    rows     {rows}"] if rows else []
         lines += [
