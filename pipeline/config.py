@@ -653,3 +653,55 @@ class ReportConfig(Frozen):
     recipe: Name
     description: str = ""
     tasks: tuple[Name, ...] = ()
+
+
+# ── comparisons ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+HELD_OUT_NUMBERS = ("mlm_loss", "mlm_accuracy", "perplexity", "nsp_loss", "nsp_accuracy")
+"""What `held_out.` may name: perplexity is e^mlm_loss, nsp_* are of any sentence task."""
+_METRIC = rf"^(held_out\.({'|'.join(HELD_OUT_NUMBERS)})|tasks\.[A-Za-z0-9_]+\.(dev|test)\.[a-z0-9_]+)$"
+
+
+class ComparisonColumn(Frozen):
+    """One number of every row."""
+
+    name: Name
+    title: str
+    metric: Annotated[str, Field(pattern=_METRIC)]
+    """`held_out.NUMBER` of the last phase, or `tasks.TASK.dev.METRIC` (or `test`) of `finetuned_TASK`, median of its seeds"""
+    format: Literal["number", "points"] = "number"
+    """points: hundredths of the number"""
+    digits: Annotated[int, Field(ge=0, le=6)] = 2
+
+    @property
+    def task(self) -> str | None:
+        """The task that it is of; None: held-out text."""
+        first, name, *_ = self.metric.split(".")
+        return name if first == "tasks" else None
+
+
+class ComparisonRow(Frozen):
+    """One setting: the recipes that have it, one for each seed, and what was published of it."""
+
+    label: Annotated[str, Field(min_length=1)]
+    recipes: tuple[Name, ...] = ()
+    """none: a row that was only published"""
+    published: dict[Name, float] = {}
+    """column → number as the column shows it, so in points where it does"""
+
+
+class Comparison(Frozen):
+    """`comparisons/NAME`: one file of recipes/comparisons, and the configuration of its stage."""
+
+    name: Name
+    title: str
+    description: str = ""
+    source: str = ""
+    """where the published numbers come from"""
+    columns: Annotated[tuple[ComparisonColumn, ...], Field(min_length=1)]
+    rows: Annotated[tuple[ComparisonRow, ...], Field(min_length=1)]
+
+    def recipes(self) -> tuple[str, ...]:
+        """Every recipe of every row, each once."""
+        return tuple(dict.fromkeys(recipe for row in self.rows for recipe in row.recipes))
