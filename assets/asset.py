@@ -19,8 +19,9 @@ import psutil
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
-from pipeline.errors import BertError, StoreError
+from pipeline.errors import BertError, ProcessLost, StoreError
 from pipeline.owners import Owner
+from pipeline.settings import settings
 from pipeline.store import Record, Store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
@@ -84,12 +85,12 @@ def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) 
     store = open_store()
     try:
         with _ends_with_run(_run_process(context, run)), progress.listen(_Reporter(context, node)):
-            outcome = build(store, node, forced=forced)
+            outcome = build(store, node, forced, again=context.retry_number > 0)
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
         raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
     except BertError as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(str(error), allow_retries=isinstance(error, ProcessLost)) from None
     context.log.info(says(outcome))
     yield from results_of(store, node, wiring, outcome.record)
 
@@ -211,7 +212,9 @@ class _Reporter:
             self.plotted = share
             values = {name: float(value) for name, value in now.measured.items()}
             key = dg.AssetKey([self.node.recipe, self.node.name])
-            self.context.log_event(dg.AssetObservation(key, metadata={now.unit.rstrip("s"): now.done, **values}))
+            self.context.log_event(
+                dg.AssetObservation(key, metadata={now.unit.split()[0].rstrip("s"): now.done, **values})
+            )
 
 
 @contextmanager
@@ -223,7 +226,7 @@ def _ends_with_run(run: Owner, poll_seconds: float = 1.0) -> Iterator[None]:
         while not done.wait(poll_seconds):
             if run.surely_dead():
                 os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(30)  # what training needs to save
+                time.sleep(settings().training.stop_seconds + 10)  # what training needs to save
                 if not done.is_set():
                     os._exit(1)
 

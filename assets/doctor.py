@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -34,6 +35,7 @@ def checks() -> list[Check]:
         *_objects(chosen.store),
         *_recipes(),
         _leftovers(),
+        _training_runs(),
         _dagster_runs(),
     ]
 
@@ -118,6 +120,17 @@ def _leftovers() -> Check:
         f"{len(left)} of dead owners",
         "The next bert run sweeps them." if left else "",
     )
+
+
+def _training_runs() -> Check:
+    """Trainings that were begun and are not finished: what they hold is what they would go on with."""
+    unfinished = open_store().unfinished_runs()
+    size = 0
+    for path in (path for folder in unfinished for path in folder.rglob("*")):
+        with suppress(OSError):  # a process that trains there replaces its checkpoints
+            size += path.stat().st_size
+    where = f", {size / 1e6:,.0f} MB: {', '.join(map(str, unfinished))}" if unfinished else ""
+    return _check("training runs", "ok", f"{len(unfinished)} unfinished{where}")
 
 
 def _dagster_runs() -> Check:

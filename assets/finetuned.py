@@ -22,5 +22,5 @@ WIRING = Wiring(
     kinds=frozenset({"pytorch"}),
     metadata=metadata,
     pool="accelerator",
-    retry=dg.RetryPolicy(max_retries=2, delay=60),
+    retry=dg.RetryPolicy(max_retries=2, delay=15),
 )

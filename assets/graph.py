@@ -3,8 +3,9 @@ that `bert status` and `bert audit` need not load it.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from model import contamination, finetuning, pretraining, release, report, tasks
+from model import contamination, finetuning, imported, pretraining, release, report, tasks
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
 from pipeline.build import Node
 from pipeline.errors import RecipeError
@@ -20,6 +21,7 @@ STAGES: tuple[Stage, ...] = (
     documents.STAGE,
     vocabulary.STAGE,
     shards.STAGE,
+    imported.STAGE,
     pretraining.STAGE,
     release.STAGE,
     tasks.STAGE,
@@ -27,6 +29,13 @@ STAGES: tuple[Stage, ...] = (
     contamination.STAGE,
     report.STAGE,
 )
+
+
+def clear_run(stage: str, folder: Path) -> None:
+    """Remove of a training run of the stage called so what nobody needs once its result is published."""
+    for known in STAGES:
+        if known.name == stage:
+            known.clear(folder)
 
 
 def nodes(recipe: Recipe) -> dict[str, Node]:
@@ -46,8 +55,10 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             stage = books.STAGE if source.kind == "books" else own_text.STAGE
             texts[name] = add(f"{name}_text", stage, files=add(f"{name}_files", sources.STAGE))
     corpus = add("documents", documents.STAGE, **texts)
-    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus)
-    last: dict[str, str] = {}  # the phase before, under the input name that the stage gives it
+    last: dict[str, str] = {}  # what a phase goes on with, under the input name that the stage gives it
+    if recipe.pretraining.start:
+        last = {"imported_checkpoint": add("imported_checkpoint", imported.STAGE)}
+    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus, **last)
     for phase in recipe.pretraining.phases:
         length = phase.sequence_length
         pairs = add(f"pretraining_shards_{length}", shards.STAGE, documents=corpus, wordpiece_vocab=words)

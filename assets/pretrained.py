@@ -41,6 +41,7 @@ WIRING = Wiring(
     kinds=frozenset({"pytorch"}),
     metadata=metadata,
     pool="accelerator",
-    # Training resumes where it stopped, so that a retry costs the time since the last checkpoint.
-    retry=dg.RetryPolicy(max_retries=2, delay=60),
+    # Only of a process that was killed or hung: it goes on where it stopped, and a retry costs the time since its last
+    # checkpoint.
+    retry=dg.RetryPolicy(max_retries=2, delay=15),
 )

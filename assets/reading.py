@@ -152,6 +152,7 @@ def audit_text(found: Plain) -> str:
         results = step["validation"]["results"]
         failed = failed_lines(results)
         rows = rows_line(step["statistics"])
+        root = step["statistics"].get("root")
         lines += [
             "",
             f"■ {step['asset']}  ({step['recipe']})",
@@ -164,6 +165,7 @@ def audit_text(found: Plain) -> str:
             f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
             f"    checks   {len(results) - len(failed)} of {len(results)} passed",
         ]
+        lines += [f"    root     {on_one_line(json.dumps(root, ensure_ascii=False))}"] if root else []
         lines += [f"    failed   {on_one_line(line)}" for line in failed]
         lines += [f"    rows     {rows}"] if rows else []
         lines += [

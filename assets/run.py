@@ -22,6 +22,7 @@ import dagster as dg
 from assets.asset import FORCE, RECIPE, check_results, metadata_of, process_tag
 from assets.dagster_home import end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
+from assets.graph import clear_run
 from assets.plan import plan
 from pipeline.atomic import explained
 from pipeline.build import Node, needed, open_store, refuse_red, settle
@@ -47,6 +48,8 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
             say(f"ended run {ended[:8]}: its process is dead")
         for swept in store.sweep():
             say(f"swept {swept}: its owner is dead")
+        for cleared in store.clear_runs(clear_run):
+            say(f"cleared {cleared}: its result is published")
         planned = plan(store, graph, forced)
         settled, red = [], False
         for node in [p.node for p in planned if not p.needs_step]:
@@ -201,6 +204,9 @@ def _line(entry: dg.EventLogEntry) -> str | None:
         return f"{_asset(event.step_key)} waits: {event.message}"
     if event.is_step_start:
         return f"▸ {_asset(event.step_key)}"
+    if event.is_step_up_for_retry:
+        retry = event.step_retry_data
+        return f"! {_asset(event.step_key)}: {_lost(retry.error)}\ntried again in {retry.seconds_to_wait or 0:g} s"
     if event.is_step_failure:
         data = event.step_failure_data
         failure = data.user_failure_data
@@ -211,6 +217,14 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"
     return None
+
+
+def _lost(error: Any) -> str:
+    """What a step that is tried again was lost to."""
+    error = error.cause or error
+    if error.cls_name == "ChildProcessCrashException":
+        return "its process was killed"
+    return str(error.message).strip().removeprefix("dagster._core.definitions.events.Failure: ")
 
 
 def _asset(step_key: str | None) -> str:

@@ -10,7 +10,9 @@ that torchrun started write to stderr.log of the run folder; the first of them h
 
 import ctypes
 import fcntl
+import json
 import os
+import platform
 import signal
 import sys
 import threading
@@ -18,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from model.heartbeat import Watch
 from pipeline.errors import BertError, TrainingError
@@ -26,13 +29,13 @@ PARENT = "BERTWORKS_PARENT"
 """environment variable: process id of the launcher that this process must not outlive"""
 STOPPED = 143
 LOCK_SECONDS = 60.0
+LOCK = "lock"
 LOG = "stderr.log"
 CANCEL = "cancel"
 """a file of this name in the run folder asks to stop"""
 LAUNCHER = "launcher"
-"""a file of this name in the run folder is touched by a launcher that lives, on whatever host"""
-LAUNCHER_SECONDS = 300.0
-"""when it was touched before and is not for so long, the launcher is dead"""
+"""the launcher's file in the run folder, {"id", "seconds"}: touched while it lives, removed when it ends, on whatever host.
+Not touched for `seconds`, the launcher is dead; with another id, another one has taken over."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,10 +43,11 @@ class Stop:
     """Whether this process was asked to stop; the loop looks at `asked` between two steps."""
 
     asked = False
+    why = ""
 
-    def ask(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Ask (also as a signal handler). Asking twice changes nothing."""
-        self.asked = True
+    def ask(self, why: str) -> None:
+        """Ask. Asking twice changes nothing."""
+        self.why, self.asked = self.why or why, True
 
 
 def main(train: Callable[[Path, Stop], bool]) -> None:
@@ -52,8 +56,12 @@ def main(train: Callable[[Path, Stop], bool]) -> None:
         print(f"usage: python -m {_module()} RUN_DIR", file=sys.stderr)
         sys.exit(2)
     stop = Stop()
-    signal.signal(signal.SIGTERM, stop.ask)
-    signal.signal(signal.SIGINT, stop.ask)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.ask(signal.Signals(number).name)
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
     folder = Path(sys.argv[1])
     watch(stop, folder)
     try:
@@ -66,6 +74,8 @@ def main(train: Callable[[Path, Stop], bool]) -> None:
     except BertError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    if not finished and stop.why:
+        print(f"stopped and saved: {stop.why}", file=sys.stderr)
     sys.exit(0 if finished else STOPPED)
 
 
@@ -79,46 +89,57 @@ def hold(folder: Path, seconds: float = LOCK_SECONDS) -> int:
     """
     if not folder.is_dir():
         raise TrainingError(f"the run folder {folder} does not exist", "Name a folder that holds config.json.")
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"pid {os.getpid()} on {platform.node()}".encode(), 0)
             return descriptor
         except BlockingIOError:
             if time.monotonic() > deadline:
+                holder = os.pread(descriptor, 100, 0).decode(errors="replace") or "which is not known"
                 os.close(descriptor)
                 raise TrainingError(
-                    f"another process trains in {folder}", "Wait until it has ended, or end it."
+                    f"another process ({holder}) trains in {folder}", "Wait until it has ended, or end it."
                 ) from None
             time.sleep(0.1)
 
 
 def watch(stop: Stop, folder: Path) -> None:
-    """Ask to stop when the run folder says so, or when the launcher that started this process dies. Started by hand, there
-    is no launcher to watch."""
+    """Ask to stop when the run folder says so, or when the launcher that started this process has ended. Started by hand,
+    there is no launcher to watch."""
     named = os.environ.pop(PARENT, None)  # not for processes that this one may start
     launcher = int(named) if named else None
     parent = os.getppid()
     if launcher is not None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    files = Watch()
+    mark = folder / LAUNCHER
+    ours = _launcher_of_now(mark)
 
     # The signal alone does not do: the parent may have died before the line above, and it may not be the launcher.
     def orphaned() -> bool:
         return launcher is not None and (os.getppid() != parent or not _lives(launcher))
 
-    files = Watch()
-    mark = folder / LAUNCHER
-    first = _mtime(mark)
-
     def abandoned() -> bool:
-        seconds = files.unchanged_seconds(mark)
-        return seconds is not None and seconds > LAUNCHER_SECONDS and _mtime(mark) != first
+        if ours is None:
+            return False
+        if _said(mark, ours) != ours:
+            return True
+        silent = files.unchanged_seconds(mark)
+        return silent is not None and silent > ours["seconds"]
 
     def poll() -> None:
-        while not (orphaned() or abandoned() or (folder / CANCEL).exists()):
+        while True:
+            if (folder / CANCEL).exists():
+                stop.ask(f"{folder / CANCEL} asks to")
+            if orphaned() or abandoned():
+                stop.ask("the launcher that started this process has ended")
+            if stop.asked:
+                return
             time.sleep(0.5)
-        stop.ask()
 
     threading.Thread(target=poll, name="watch-launcher", daemon=True).start()
 
@@ -133,11 +154,30 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _mtime(path: Path) -> int | None:
+def _said(mark: Path, unknown: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """What a launcher's file says; None: there is none; `unknown` where that can't be told."""
     try:
-        return path.stat().st_mtime_ns
+        said: dict[str, Any] = json.loads(mark.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):  # a shared disk that does not answer for a moment
+        return unknown
+    return said
+
+
+def _launcher_of_now(mark: Path) -> dict[str, Any] | None:
+    """What the file of a launcher that lives says; None: there is none, or what is there was left by a dead one.
+
+    Its age is told by the disk's clock: that of another host may be wrong.
+    """
+    said = _said(mark)
+    try:
+        lock = mark.with_name(LOCK)
+        lock.touch()
+        age = lock.stat().st_mtime - mark.stat().st_mtime
     except OSError:
         return None
+    return said if said is not None and age <= said["seconds"] else None
 
 
 def _by_torchrun() -> bool:

@@ -45,7 +45,7 @@ STAGE = Stage(
         "pipeline/tokenizer.py",
     ),
     deterministic=False,
-    resumable=True,
+    resumable="model.run_folder",
 )
 
 
@@ -75,10 +75,8 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    result = run / "result"
-    if checkpoint.broken(result):
-        steps = total_steps(config, _read(inputs["task_data"] / "task.json"))
-        launcher.run("model.finetune", run, steps, settings=settings().training)
+    steps = total_steps(config, _read(inputs["task_data"] / "task.json"))
+    result = launcher.result("model.finetune", run, steps, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, _read(result / "scores.json"))
 

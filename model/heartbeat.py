@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 HUNG = 75
@@ -45,7 +46,8 @@ class Heartbeat:
 
     def _write(self) -> None:
         # Written in place: a reader looks at the time of the file, and at what is in it only when that is old.
-        self._path.write_text(json.dumps({"pid": os.getpid(), "step": self._step}), encoding="utf-8")
+        with suppress(OSError):  # a full disk is said by what must be saved
+            self._path.write_text(json.dumps({"pid": os.getpid(), "step": self._step}), encoding="utf-8")
 
     def _watch(self) -> None:
         while not self._done.wait(min(1.0, self._hang_seconds / 4)):

@@ -6,7 +6,9 @@ timing.jsonl, writes heartbeats, and what it prints lies in stderr.log. It knows
 caller touches, and a file `cancel` by which the caller asks it to stop.
 """
 
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,19 +17,26 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
-from model import child, heartbeat, lines
-from pipeline import progress
-from pipeline.errors import TrainingError
+from model import checkpoint, child, heartbeat, lines
+from pipeline import atomic, progress
+from pipeline.errors import ProcessLost, TrainingError
 from pipeline.settings import TrainingSettings
 from pipeline.stage import ROOT
 
 POLL_SECONDS = 0.5
-GRACE_SECONDS = 60.0
+LAUNCHER_SECONDS = 300.0
+"""a launcher that touches nothing for so long is dead to a process on another host"""
+SHARED_SECONDS = 90.0
+"""for so long a shared disk may hide what another host wrote: NFS asks again after a minute"""
 SHOWN = ("loss", "mlm_accuracy", "learning_rate")  # of a row of metrics.jsonl, in the progress line and as live plots
 LOG = child.LOG
+PLAN = "plan.json"
 TORCHRUN_LOG = "torchrun.log"
 LOG_LINES = 20
+_FAILED_RANK = re.compile(r"^\s+rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+) \(pid: (\d+)\)", re.M)
+"""how torchrun tells of a process that failed"""
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,10 @@ class Way:
     """How a process is started."""
 
     command: tuple[str, ...]
-    direct: bool
+    direct: bool = False
     """it is our own child: signals reach it, and it is told our process id"""
+    far: bool = False
+    """it may run on another host: it can't be killed from here, and what it writes may be seen late"""
     log: str = LOG
     """file of the run folder that gets what the started command itself prints"""
 
@@ -45,43 +56,72 @@ def way(module: str, folder: Path, settings: TrainingSettings, ranks: int) -> Wa
     """How the settings want `module` to be started on the run folder, in `ranks` processes that train together.
 
     A template is given to the shell with {module}, {run} (the folder's path) and {ranks} filled in.
+
+    Raises:
+        TrainingError: the path has characters that the shells on its way would change.
     """
     if settings.launcher:
-        filled = settings.launcher
-        for name, value in {"module": module, "run": shlex.quote(str(folder)), "ranks": str(ranks)}.items():
-            filled = filled.replace(f"{{{name}}}", value)
-        return Way(("/bin/sh", "-c", filled), direct=False)
+        if shlex.quote(str(folder)) != str(folder):
+            raise TrainingError(
+                f"{folder}: a path with spaces or signs can't be handed through training.launcher",
+                "Set `home` in settings.yaml to a folder without.",
+            )
+        values = {"module": module, "run": str(folder), "ranks": str(ranks)}
+        filled = re.sub(r"(?<!\$)\{(\w+)\}", lambda found: values[found[1]], settings.launcher)
+        return Way(("/bin/sh", "-c", filled), far=True)
     if ranks > 1:
         torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
-        return Way((*torchrun, "-m", module, str(folder)), direct=False, log=TORCHRUN_LOG)
+        return Way((*torchrun, "-m", module, str(folder)), log=TORCHRUN_LOG)
     return Way((sys.executable, "-m", module, str(folder)), direct=True)
+
+
+def result(module: str, folder: Path, total: int | None, settings: TrainingSettings, ranks: int = 1) -> Path:
+    """RUN_DIR/result, verified: as it lies there already, else as `run` leaves it.
+
+    Raises:
+        TrainingError: see `run`; or the command ended well and left no result.
+    """
+    made = folder / "result"
+    if checkpoint.broken(made) is None:
+        return made
+    run(module, folder, total, settings=settings, ranks=ranks)
+    deadline = time.monotonic() + (SHARED_SECONDS if settings.launcher else 0)
+    while (problem := checkpoint.broken(made)) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    if problem:
+        raise TrainingError(
+            f"{module} ended well, but {made} is not there: {problem}",
+            "The command of training.launcher must last as long as the process (`sbatch --wait`, `kubectl wait`), and both "
+            "hosts must see the run folder under the same path.",
+        )
+    return made
 
 
 def run(
     module: str,
     folder: Path,
     total: int | None,
-    unit: str = "steps",
     settings: TrainingSettings | None = None,
     ranks: int = 1,
-    grace_seconds: float = GRACE_SECONDS,
     poll_seconds: float = POLL_SECONDS,
+    launcher_seconds: float = LAUNCHER_SECONDS,
 ) -> None:
     """Run `module` on the run folder to its end and report its progress, `total` being the last step.
 
     Whatever ends the caller in the meantime (cancel, Ctrl-C, an error) ends the process too: it is asked to stop, has
-    `grace_seconds` to save, then it is killed; then the exception goes on.
+    `settings.stop_seconds` to save, then it is killed; then the exception goes on.
 
     Raises:
-        TrainingError: the process ended without its result, or hung; the message ends with the last lines of its log.
+        TrainingError: the process ended without its result; the message ends with the last lines of its log.
+        ProcessLost: it was killed, or hung.
     """
     settings = settings or TrainingSettings()
     how = way(module, folder, settings, ranks)
     (folder / child.CANCEL).unlink(missing_ok=True)
     heartbeat.clear(folder)
     mark = folder / child.LAUNCHER
-    mark.touch()
-    beginning = (folder / LOG).stat().st_size if (folder / LOG).exists() else 0
+    atomic.write_json(mark, {"id": uuid4().hex, "seconds": launcher_seconds})
+    beginnings = {name: _size(folder / name) for name in {LOG, how.log}}
     with (folder / how.log).open("ab") as log:
         process = subprocess.Popen(
             how.command,
@@ -95,35 +135,43 @@ def run(
             start_new_session=True,
         )
     watch = heartbeat.Watch()
+    asked = True
     try:
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(poll_seconds)
-            os.utime(mark)
-            _report(folder, total, unit)
+            with suppress(OSError):  # a shared disk that does not answer for a moment
+                os.utime(mark)
+            _report(folder, total)
             hung = watch.silent(folder, 1.5 * settings.hang_seconds + 5)  # later than it would end itself
             if hung:
-                raise TrainingError(
+                raise ProcessLost(
                     f"{module}: {', '.join(hung)} gave no sign of life for {settings.hang_seconds:g} s and did not end by "
-                    f"itself; it was killed\n{_tail(folder / LOG, beginning)}",
-                    "Look whether it was stopped, or the machine sleeps; run the asset again to go on from the last "
-                    "checkpoint.",
+                    f"itself; it was killed\n{_tail(folder / LOG, beginnings[LOG])}",
+                    "Look whether its host lives, it was stopped, or the machine sleeps; run the asset again to go on from "
+                    "the last checkpoint.",
                 )
-    except TrainingError:
+        asked = False
+    except ProcessLost:
+        (folder / child.CANCEL).touch()
         _kill(process, folder)
         raise
     except BaseException:
-        _end(process, folder, how, grace_seconds)
+        asked = not _end(process, folder, how, settings.stop_seconds)
         raise
     finally:
         mark.unlink(missing_ok=True)
-        (folder / child.CANCEL).unlink(missing_ok=True)
-    _report(folder, total, unit)
+        if not (how.far and asked):  # a far process that has not ended yet will find it
+            (folder / child.CANCEL).unlink(missing_ok=True)
+    _report(folder, total)
     if process.returncode:
         _kill(process, folder)  # a replica may be left where another one failed
-        raise TrainingError(
-            f"{module} {_ending(process.returncode)}\n{_tail(folder / LOG, beginning)}",
-            f"Its log is {folder / LOG}; run the asset again to go on from the last checkpoint.",
+        who, code = _first_to_fail(folder / how.log, beginnings[how.log]) or (module, process.returncode)
+        command = f"\n    its command: {how.command[-1]}" if how.far else ""
+        error = ProcessLost if _lost(code, how) else TrainingError
+        raise error(
+            f"{who} {_ending(code)}{command}\n{_tail(folder / LOG, beginnings[LOG])}",
+            f"Its log is {folder / LOG}; {_advice(code, how)}",
         )
 
 
@@ -133,7 +181,12 @@ def _environment(settings: TrainingSettings) -> dict[str, str]:
     return named if settings.launcher else {**named, child.PARENT: str(os.getpid())}
 
 
-def _report(folder: Path, total: int | None, unit: str) -> None:
+def follow(folder: Path, who: str) -> None:
+    """Report how far a training process that another launcher follows is; `who` says which."""
+    _report(folder, None, f"steps of {who}")
+
+
+def _report(folder: Path, total: int | None, unit: str = "steps") -> None:
     timing = lines.newest(folder / "timing.jsonl", "tokens_per_second")
     metrics = lines.newest(folder / "metrics.jsonl", "loss")
     reached = max(row["step"] for row in (timing, metrics) if row) if timing or metrics else 0
@@ -143,11 +196,20 @@ def _report(folder: Path, total: int | None, unit: str) -> None:
         for name in names
         if row and row.get(name) is not None
     }
-    progress.report(reached, total, unit, **measured)
+    progress.report(reached, _planned(folder) if total is None else total, unit, **measured)
 
 
-def _end(process: "subprocess.Popen[bytes]", folder: Path, how: Way, grace_seconds: float) -> None:
-    """Ask to stop, wait, kill what is left; a second interrupt while waiting skips the wait."""
+def _planned(folder: Path) -> int | None:
+    """The steps that a run with a budget of hours has planned for itself."""
+    try:
+        steps: int = json.loads((folder / PLAN).read_text(encoding="utf-8"))["steps"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return steps
+
+
+def _end(process: "subprocess.Popen[bytes]", folder: Path, how: Way, grace_seconds: float) -> bool:
+    """Ask to stop, wait, kill what is left; a second interrupt while waiting skips the wait. Whether it ended by itself."""
     (folder / child.CANCEL).touch()
     if how.direct:
         _signal(process, signal.SIGTERM)
@@ -155,8 +217,10 @@ def _end(process: "subprocess.Popen[bytes]", folder: Path, how: Way, grace_secon
         process.wait(grace_seconds)
     except subprocess.TimeoutExpired:
         print(f"process {process.pid} did not end within {grace_seconds:g} s and is killed", file=sys.stderr)
+        return False
     finally:
         _kill(process, folder)
+    return True
 
 
 def _kill(process: "subprocess.Popen[bytes]", folder: Path) -> None:
@@ -181,6 +245,21 @@ def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
         return  # the whole group has ended
 
 
+def _first_to_fail(log: Path, beginning: int) -> tuple[str, int] | None:
+    """Who of the replicas that torchrun names failed, and its exit code; a killed one rather than those that missed it."""
+    found = [
+        (int(code), f"rank {rank} (pid {pid})") for rank, code, pid in _FAILED_RANK.findall(_since(log, beginning))
+    ]
+    return min(
+        ((who, code) for code, who in found), key=lambda each: (each[1] > 0, each[1] != heartbeat.HUNG), default=None
+    )
+
+
+def _lost(code: int, how: Way) -> bool:
+    """Whether an exit code is that of a process that was killed or hung, or whose host can't be reached (ssh's 255)."""
+    return code < 0 or code == heartbeat.HUNG or (how.far and code > 128 and code != child.STOPPED)
+
+
 def _ending(code: int) -> str:
     if code == child.STOPPED:
         return "was asked to stop from outside; it has saved a checkpoint"
@@ -191,11 +270,27 @@ def _ending(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _tail(log: Path, beginning: int) -> str:
-    """The last lines that the process wrote, indented; this process only, not earlier ones of the same run."""
+def _advice(code: int, how: Way) -> str:
+    if how.far and code in (126, 127):
+        return "the shell can't run the command of training.launcher in settings.yaml: try it by hand."
+    memory = " If nobody killed it, the memory was full: lower training.micro_batch_tokens." if code == -9 else ""
+    return f"run the asset again to go on from the last checkpoint.{memory}"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _since(log: Path, beginning: int) -> str:
+    """The end of what was written to a log from `beginning` on: of this process, not of earlier ones of the same run."""
     if not log.exists():
-        return "    (it wrote nothing)"
+        return ""
     with log.open("rb") as file:
-        file.seek(max(beginning, log.stat().st_size - lines.TAIL_BYTES))
-        text = file.read().decode(errors="replace")
-    return "\n".join(f"    {line}" for line in text.splitlines()[-LOG_LINES:]) or "    (it wrote nothing)"
+        file.seek(max(beginning, _size(log) - lines.TAIL_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def _tail(log: Path, beginning: int) -> str:
+    """The last lines that the process wrote, indented."""
+    written = _since(log, beginning).splitlines()[-LOG_LINES:]
+    return "\n".join(f"    {line}" for line in written) or "    (it wrote nothing)"

@@ -20,16 +20,22 @@ from statistics import median
 from typing import Any
 
 from model import checkpoint, launcher, lines
+from model.pretraining_job import STABLE
 from pipeline import atomic
-from pipeline.config import PretrainConfig
+from pipeline.config import Architecture, PretrainConfig, TrainConfig
+from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.tokenizer import read_vocabulary
 
+BEGUN = "begun.json"
+
 STAGE = Stage(
     name="pretrained",
     function="model.pretraining:pretrain",
-    version="3",  # 2: rows are read a row group at a time, in another order; 3: the vocabulary is filled up to 64
+    # 2: rows are read a row group at a time, in another order; 3: the vocabulary is filled up to 64; 4: the vocabulary,
+    # how the training began and the optimizer's name are published too
+    version="4",
     sources=(
         "model/pretrain.py",
         "model/pretraining.py",
@@ -52,43 +58,82 @@ STAGE = Stage(
         "pipeline/ragged.py",
     ),
     deterministic=False,
-    resumable=True,
+    resumable="model.run_folder",
 )
 
 
 def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> dict[str, Any]:
     """Train one phase, or go on with it, in `inputs["run"]`, and copy its result into `out`.
 
-    Reads `pretraining_shards`, `wordpiece_vocab` and, for a later phase, `previous`. Writes model.safetensors,
-    config.json, optimizer.safetensors, optimizer.json, metrics.jsonl and held_out.json; for a schedule with a constant
-    part also stable/, weights and optimizer of its end, where a later run can go on.
+    Reads `pretraining_shards`, `wordpiece_vocab` and, for a later phase, `previous`, or for a first one that does not begin
+    with drawn weights, `imported_checkpoint`. Writes model.safetensors, config.json, optimizer.safetensors,
+    optimizer.json, vocab.txt, tokenizer.json, begun.json, metrics.jsonl and held_out.json; for a schedule with a constant
+    part also stable/, weights and optimizer of its end, where a later run can go on. The folder and stable/ in it can each
+    be begun from by another recipe (`pretraining.start`).
 
     Raises:
         TrainingError: the process failed; what it saved stays in the run folder, and the next attempt goes on there.
     """
     run = inputs["run"]
-    vocabulary_size = len(read_vocabulary(inputs["wordpiece_vocab"] / "vocab.txt"))
+    words = inputs["wordpiece_vocab"]
+    vocabulary_size = len(read_vocabulary(words / "vocab.txt"))
+    previous = inputs.get("imported_checkpoint", inputs.get("previous"))
+    begun = _begun(config, previous)
+    config = _with_architecture(config, previous)
     atomic.write_json(
         run / "config.json",
         {
             "config": config.plain(),
             "vocabulary_size": vocabulary_size,
-            "vocabulary": str(inputs["wordpiece_vocab"].resolve()),
+            "vocabulary": str(words.resolve()),
             "shards": str(inputs["pretraining_shards"].resolve()),
-            "previous": str(inputs["previous"].resolve()) if "previous" in inputs else None,
+            "previous": None if previous is None else str(previous.resolve()),
             "training": settings().training.plain(),
         },
     )
-    result = run / "result"
-    if checkpoint.broken(result):
-        training = settings().training
-        steps = config.steps if config.max_hours is None else None  # not known yet
-        launcher.run("model.pretrain", run, steps, settings=training, ranks=training.ranks)
+    training = settings().training
+    steps = config.steps if config.max_hours is None else None  # not known yet
+    result = launcher.result("model.pretrain", run, steps, training, training.ranks)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
-    return _statistics(run, config, vocabulary_size)
+    for place in (out, out / STABLE):
+        if place.exists():
+            for source in (words / "vocab.txt", words / "tokenizer.json", out / "config.json"):
+                if not (place / source.name).exists():
+                    shutil.copyfile(source, place / source.name)
+    atomic.write_bytes(out / BEGUN, (json.dumps(begun, indent=1, sort_keys=True) + "\n").encode())
+    return {**_statistics(run, config, vocabulary_size), "begun": begun["begun"], "drawn": begun["drawn"]}
 
 
-def _statistics(run: Path, config: PretrainConfig, vocabulary_size: int) -> dict[str, Any]:
+def _begun(config: PretrainConfig, previous: Path | None) -> dict[str, Any]:
+    """How the training begins: `scratch`, all weights drawn; `warm`, with the weights of an imported model (`drawn`: the
+    parts that it lacks); `continue`, with the optimizer's state too, of an imported model or of the phase before. To
+    `resume` is another thing: a process goes on with its own run.
+
+    `imported`: some phase up to this one began with an imported model.
+    """
+    if previous is None:
+        return {"begun": "scratch", "drawn": ["all"], "imported": False}
+    if config.start_mode is None:
+        before = json.loads((previous / BEGUN).read_text(encoding="utf-8"))
+        return {"begun": "continue", "drawn": [], "imported": before["imported"]}
+    told = json.loads((previous / "told.json").read_text(encoding="utf-8"))
+    return {"begun": config.start_mode, "drawn": told["missing"], "imported": True}
+
+
+def _with_architecture(config: PretrainConfig, previous: Path | None) -> TrainConfig:
+    """The configuration with the architecture of the model that it goes on with, where the recipe leaves it to that."""
+    architecture = config.architecture
+    if architecture is None:
+        if previous is None:
+            raise DataError(
+                "the configuration names no architecture, and there is no model to take it from", "Name it."
+            )
+        described = json.loads((previous / "config.json").read_text(encoding="utf-8"))
+        architecture = Architecture.model_validate(described["architecture"])
+    return TrainConfig.model_validate({**dict(config), "architecture": architecture})
+
+
+def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[str, Any]:
     """What a person wants to know of the run; speeds and the device come from timing.jsonl, never from `out`."""
     timing = lines.read(run / "timing.jsonl")
     starts = [row for row in timing if "device" in row]

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from model.guard import Batches
-from pipeline.config import PretrainConfig
+from pipeline.config import TrainConfig
 from pipeline.errors import TrainingError
 from pipeline.settings import TrainingSettings
+
+STABLE = "stable"
+"""folder with the weights and the optimizer of where a constant learning rate begins to fall"""
 
 
 @dataclass(frozen=True)
 class Job:
     """RUN_DIR/config.json."""
 
-    config: PretrainConfig
+    config: TrainConfig
     vocabulary_size: int
     vocabulary: Path
     shards: Path
@@ -29,7 +32,7 @@ class Job:
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
             return Job(
-                config=PretrainConfig.model_validate(plain["config"]),
+                config=TrainConfig.model_validate(plain["config"]),
                 vocabulary_size=plain["vocabulary_size"],
                 vocabulary=Path(plain["vocabulary"]),
                 shards=Path(plain["shards"]),

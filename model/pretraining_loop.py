@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model import checkpoint, guard
+from model import checkpoint, guard, launcher
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -44,12 +44,12 @@ from model.lamb import Lamb
 from model.lines import Lines, short
 from model.optimizer import AdamW, Optimizer, clip_gradients
 from model.order import mix
-from model.pretraining_job import Job, State, Window, mean
+from model.pretraining_job import STABLE, Job, State, Window, mean
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
 from pipeline import atomic, progress
-from pipeline.config import PretrainConfig
+from pipeline.config import TrainConfig
 from pipeline.errors import DataError, TrainingError
 from pipeline.masking import control
 from pipeline.shard_reader import ShardReader
@@ -58,8 +58,6 @@ from pipeline.tokenizer import read_vocabulary
 
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
-STABLE = "stable"
-"""folder with the weights and the optimizer of where a constant learning rate begins to fall"""
 REHEARSED = 2
 """parts of a batch that are timed before the first step, after one that warms up"""
 
@@ -100,7 +98,7 @@ class _Run:
         self.measured_tokens = self.measured_flops = 0.0
         self.folder, self.job, self.stop = folder, job, stop
         self.device, self.replicas, self.heartbeat = device, replicas, heartbeat
-        self.config: PretrainConfig = job.config
+        self.config: TrainConfig = job.config
         self.train_shards = self._reader("train")
         self.held_out_shards = self._reader("held_out")
         self.targets = _targets(job)
@@ -396,7 +394,8 @@ class _Run:
     # ── where a run begins ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self) -> int:
-        """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before, else drawn ones.
+        """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before or of an imported model, else
+        drawn ones.
         Returns the size that metrics.jsonl is cut back to."""
         self.saver.wait()
         place = None
@@ -407,10 +406,10 @@ class _Run:
         if place is not None:
             return self._resume(checkpoint.read(place))
         self.optimizer.forget()
+        if self.job.previous is None or self.config.start_mode == "warm":
+            initialize(self.model, self.config.seed)
         if self.job.previous is not None:
             self._continue(self.job.previous)
-        else:
-            initialize(self.model, self.config.seed)
         return 0
 
     def _identity(self) -> dict[str, Any]:
@@ -446,10 +445,11 @@ class _Run:
         return int(saved["metrics_bytes"])
 
     def _continue(self, previous: Path) -> None:
-        """Go on with weights and optimizer of the phase before.
+        """Go on with weights and optimizer of the phase before or of an imported model; mode warm: with its weights alone,
+        and what it lacks stays as it was drawn.
 
         Raises:
-            DataError: that phase trained another model.
+            DataError: that is another model.
         """
         before = json.loads((previous / "config.json").read_text(encoding="utf-8"))
         changes = _differences(before, {name: value for name, value in self._shape().items() if name in before})
@@ -457,7 +457,13 @@ class _Run:
             raise DataError(
                 f"the phase before trained another model: {'; '.join(changes)}", "Materialize that phase again."
             )
-        self.model.load_state_dict(checkpoint.load_tensors(previous / "model.safetensors"))
+        warm = self.config.start_mode == "warm"
+        # What the imported model lacks, its stage has told; names and shapes that do not fit are refused here.
+        unknown = self.model.load_state_dict(checkpoint.load_tensors(previous / "model.safetensors"), strict=not warm)
+        if unknown.unexpected_keys:
+            raise DataError(f"{previous} holds {unknown.unexpected_keys[0]}, which the model lacks", "Import it again.")
+        if warm:
+            return
         updates = json.loads((previous / "optimizer.json").read_text(encoding="utf-8"))["updates"]
         self.optimizer.load_state(checkpoint.load_tensors(previous / "optimizer.safetensors"), updates)
         self.state.updates = updates
@@ -499,10 +505,10 @@ class _Run:
             + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
 
-    def _planned(self) -> PretrainConfig:
+    def _planned(self) -> TrainConfig:
         """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
         that goes on, on whatever machine, keeps its plan."""
-        config, path = self.config, self.folder / "plan.json"
+        config, path = self.config, self.folder / launcher.PLAN
         if config.max_hours is None:
             return config
         steps = None
@@ -607,7 +613,11 @@ class _Run:
         """Write weights and optimizer of now into a folder."""
         checkpoint.save_tensors(self.model.state_dict(), place / "model.safetensors")
         checkpoint.save_tensors(self.optimizer.state(), place / "optimizer.safetensors")
-        done = {"updates": self.state.updates, "step": self.config.first_step + self.state.step}
+        done = {
+            "optimizer": self.config.optimizer,
+            "updates": self.state.updates,
+            "step": self.config.first_step + self.state.step,
+        }
         _write(place / "optimizer.json", done)
 
     def _publish(self) -> None:
@@ -699,7 +709,7 @@ def _add(window: Window, found: _Found, norm: float) -> None:
     window.padding_share += 1 - found.tokens / found.places
 
 
-def _optimizer(config: PretrainConfig, model: torch.nn.Module) -> Optimizer:
+def _optimizer(config: TrainConfig, model: torch.nn.Module) -> Optimizer:
     return {"adamw": AdamW, "lamb": Lamb}[config.optimizer](
         model.named_parameters(),
         beta1=config.adam_beta1,

@@ -43,6 +43,8 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
             f"the vocabulary has {len(tokenizer.vocabulary)} tokens, the model {trained['vocabulary_size']}",
             "Materialize pretrained and release again, from one vocabulary.",
         )
+    begun = inputs["pretrained"] / "begun.json"
+    imported = begun.exists() and json.loads(begun.read_text(encoding="utf-8"))["imported"]
     weights = to_hugging_face(load_file(inputs["pretrained"] / "model.safetensors"))
     if trained["sentence_task"] == "none":
         weights["cls.seq_relationship.weight"] = np.zeros((2, architecture.hidden), np.float32)
@@ -55,7 +57,7 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
     _write(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
     parameters = sum(weight.size for weight in weights.values())
     (out / "README.md").write_text(
-        _card(config, architecture, tokenizer, trained, scores, parameters), encoding="utf-8"
+        _card(config, architecture, tokenizer, trained, scores, parameters, imported), encoding="utf-8"
     )
     return {
         "parameters": parameters,
@@ -99,6 +101,7 @@ def _card(
     trained: Mapping[str, Any],
     scores: Mapping[str, Any],
     parameters: int,
+    imported: bool,
 ) -> str:
     guesses = scores["baselines"]
     rows = [
@@ -117,6 +120,11 @@ def _card(
         if trained["sentence_task"] == "none"
         else "It was trained on masked words and next sentences (Devlin et al. 2019).\n"
     )
+    if imported:
+        head += (
+            "\nIts training began with the weights of another model, made elsewhere: what that one had learned, and from which "
+            "text, is not told here.\n"
+        )
     sigma = (
         "\n- A capital Σ at the end of a word becomes σ, in the training text too, where the original has ς."
         if tokenizer.lowercase

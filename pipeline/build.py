@@ -12,6 +12,7 @@ import getpass
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
 
 SCHEMA = "1"
+FOLLOW_SECONDS = 2.0
+"""between two looks at a training run that another process works on"""
 RECORDED_LIBRARIES = (
     "torch",
     "numpy",
@@ -330,8 +333,9 @@ def _become(store: Store, node: Node, body: Mapping[str, Any]) -> Record:
     return record
 
 
-def build(store: Store, node: Node, forced: bool = False) -> Outcome:
-    """Bring `node` up to date. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises;
+def build(store: Store, node: Node, forced: bool = False, again: bool = False) -> Outcome:
+    """Bring `node` up to date. `forced`: whatever is known; a training begins anew then, but not where it is tried
+    `again` after it was lost. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises;
     in every such case the asset keeps what it had."""
     need = needed(store, node, forced, network=True)
     if need.key is None:
@@ -342,7 +346,42 @@ def build(store: Store, node: Node, forced: bool = False) -> Outcome:
         record = settle(store, need)
         refuse_red(node, record)
         return Outcome(record, ran=False)
-    return Outcome(_run(store, need, forced), ran=True)
+    if not node.stage.resumable:
+        return Outcome(_run(store, need, forced), ran=True)
+    with ExitStack() as held:
+        run, waited = _run_folder(store, need, forced and not again, held)
+        if waited and not forced:  # what it waited for may be what it needs
+            now = needed(store, node, network=True)
+            need = now if now.key == need.key else need
+        ran = need.must_run
+        record = _run(store, need, forced, run) if ran else settle(store, need)
+    store.clear_runs(lambda _, folder: node.stage.clear(folder), need.key)
+    refuse_red(node, record)
+    return Outcome(record, ran)
+
+
+class _Busy(Exception):
+    """Another process trains there."""
+
+
+def _run_folder(store: Store, need: Need, fresh: bool, held: ExitStack) -> tuple[Path, bool]:
+    """The folder of a training run, and whether another process had to be waited for; how far that one is, is reported
+    meanwhile."""
+    assert need.key is not None
+
+    def refuse(waiting: str) -> None:
+        raise _Busy(waiting.removeprefix("waiting for "))
+
+    waited = False
+    while True:
+        try:
+            return held.enter_context(store.run_folder(need.key, fresh, waiting=refuse)), waited
+        except _Busy as busy:
+            waited = True
+            theirs = store.attempt(need.key)
+            if theirs is not None:
+                need.node.stage.follow(theirs, f"{busy}, which this one waits for")
+            time.sleep(FOLLOW_SECONDS)
 
 
 def refuse_red(node: Node, record: Record) -> None:
@@ -367,7 +406,7 @@ def _check_inputs(store: Store, node: Node, inputs: Mapping[str, Record]) -> Non
     lineage.check_one_chain(store, node.recipe, node.name, inputs)
 
 
-def _run(store: Store, need: Need, forced: bool) -> Record:
+def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Record:
     node = need.node
     assert need.key is not None
     started = _now()
@@ -376,8 +415,8 @@ def _run(store: Store, need: Need, forced: bool) -> Record:
         for name, record in need.inputs.items():
             held.enter_context(store.lease(record.stage, record.version))
             folders[name] = store.folder(record.stage, record.version, references=references_of(node.inputs[name]))
-        if node.stage.resumable:
-            folders["run"] = held.enter_context(store.run_folder(need.key, fresh=forced))
+        if run is not None:
+            folders["run"] = run
         staged = held.enter_context(store.staging())
         upload = None
         if settings().beam_by_url:

@@ -293,10 +293,23 @@ class Phase(Frozen):
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
+class Start(Frozen):
+    """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
+
+    from_: Annotated[str, Field(min_length=1)] = Field(alias="from")
+    """a folder that transformers or `bert export` wrote (a relative path starts at the recipe's folder), or the version of a
+    release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
+    constant learning rate"""
+    mode: Literal["warm", "continue"]
+    """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
+
+
 class Pretraining(Frozen):
     """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py; docs/pretraining.md)."""
 
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    start: Start | None = None
+    """None: drawn weights"""
     seed: Seed = 12345
     precision: Literal["fp32", "bf16"] = "fp32"
     schedule: Literal["shared", "per_phase"] = "shared"
@@ -499,11 +512,32 @@ class VocabularyConfig(Vocabulary):
     """a vocab.txt to take"""
     compared: PathFrom | None = None
     """a vocab.txt to compare with"""
+    imported: bool = False
+    """that of `imported_checkpoint`, with its lowercase and strip_accents"""
 
     @property
     def trained(self) -> bool:
         """Whether the vocabulary is trained on the documents."""
-        return not self.from_ and self.file is None
+        return not self.from_ and self.file is None and not self.imported
+
+
+class ImportedConfig(Frozen):
+    """`imported_checkpoint`: where a model made elsewhere comes from, and what the recipe wants of it."""
+
+    folder: PathFrom | None = None
+    version: str = ""
+    """in the store, instead of a folder: VERSION or VERSION/stable"""
+    mode: Literal["warm", "continue"] = "warm"
+    architecture: dict[str, int | float | str] = {}
+    """the fields of `architecture` that the recipe states: the model must have them, but for dropout, which is the recipe's"""
+    longest: int
+    """tokens of the longest sequence that the recipe has: the model must have as many positions"""
+    sentence_task: Literal["nsp", "sop", "none"] = "nsp"
+    optimizer: Literal["adamw", "lamb"] | None = None
+    """whose state is wanted; None: none"""
+    lowercase: bool | None = None
+    """for a model that doesn't say it of its vocabulary, as the next; one that does must agree; None: not stated"""
+    strip_accents: bool | None = None
 
 
 class ShardsConfig(Shards):
@@ -516,7 +550,10 @@ class ShardsConfig(Shards):
 class PretrainConfig(Frozen):
     """`pretrained_L`: one phase, and where it stands in the schedule."""
 
-    architecture: Architecture
+    architecture: Architecture | None
+    """None: that of `imported_checkpoint`"""
+    start_mode: Literal["warm", "continue"] | None = None
+    """what is taken of `imported_checkpoint`; None: this phase does not begin with it"""
     objective: Literal["mlm", "clm"] = "mlm"
     sentence_task: Literal["nsp", "sop", "none"] = "nsp"
     masks: ShardsConfig | None = None
@@ -559,6 +596,12 @@ class PretrainConfig(Frozen):
             return None
         step = self.schedule_steps - self.decay_steps - self.first_step
         return step if 0 < step <= self.steps else None
+
+
+class TrainConfig(PretrainConfig):
+    """What the training process reads: the architecture is known."""
+
+    architecture: Architecture
 
 
 class ReleaseConfig(Frozen):

@@ -7,6 +7,7 @@ BertError                 what is wrong, where, what to do next
 ├── StoreError            the store: broken content, an altered record, a disk that is full or read-only
 ├── ChainError            inputs that come from different generations of one asset
 └── TrainingError         a training process that failed
+    └── ProcessLost       it was killed or hung: run again, it goes on from its last checkpoint
 """
 
 from collections.abc import Mapping
@@ -50,6 +51,10 @@ class ChainError(BertError):
 
 class TrainingError(BertError):
     """A training process that ended without its result."""
+
+
+class ProcessLost(TrainingError):
+    """A training process that was killed or hung: the machine's fault more likely than the job's."""
 
 
 def told(error: BertError) -> dict[str, str]:

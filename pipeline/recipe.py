@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline import yamlfile
+from pipeline import checkpoint_folder, yamlfile
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
@@ -32,6 +32,7 @@ from pipeline.config import (
     Finetuning,
     FinetuningOverride,
     Frozen,
+    ImportedConfig,
     Name,
     OwnTextConfig,
     PathFrom,
@@ -43,6 +44,7 @@ from pipeline.config import (
     Shards,
     ShardsConfig,
     Source,
+    Start,
     TaskDataConfig,
     Vocabulary,
     VocabularyConfig,
@@ -64,6 +66,7 @@ RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
 _VERSION = re.compile(r"[0-9a-f]{64}")
+_STORED = re.compile(r"[0-9a-f]{64}(/stable)?")
 _WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
 
 
@@ -125,6 +128,8 @@ class Recipe(Frozen):
 
     def _assets(self) -> Iterator[tuple[str, Frozen]]:
         """(asset name, configuration), in an order in which every asset stands after what it reads."""
+        if self.pretraining.start:
+            yield "imported_checkpoint", self._imported(self.pretraining.start)
         for name, source in self.corpus.sources.items():
             files = FilesConfig(**{"from": source.from_})
             if source.kind == "wikipedia":
@@ -192,7 +197,24 @@ class Recipe(Frozen):
         file = PathFrom(path=named) if named and not _VERSION.fullmatch(named) else None
         compared = PathFrom(path=self.vocabulary.compare) if self.vocabulary.compare else None
         section = {**dict(self.vocabulary), "from_": "" if file else named, "compare": ""}
-        return VocabularyConfig(**section, file=file, compared=compared)
+        return VocabularyConfig(**section, file=file, compared=compared, imported=self.pretraining.start is not None)
+
+    def _imported(self, start: Start) -> ImportedConfig:
+        stored = _STORED.fullmatch(start.from_)
+        said = {name: value for name, value in self.vocabulary if name in self.vocabulary.model_fields_set}
+        stated = {name: value for name, value in self.architecture if name in self.architecture.model_fields_set}
+        lengths = [phase.sequence_length for phase in self.pretraining.phases]
+        return ImportedConfig(
+            folder=None if stored else PathFrom(path=start.from_),
+            version=start.from_ if stored else "",
+            mode=start.mode,
+            architecture={name: value for name, value in stated.items() if value is not None},
+            longest=max([*lengths, *_task_lengths(self.finetuning).values()]),
+            sentence_task=self.shards.sentence_task,
+            optimizer=self.pretraining.optimizer if start.mode == "continue" else None,
+            lowercase=said.get("lowercase"),
+            strip_accents=said.get("strip_accents"),
+        )
 
     def _shards(self, phase: Phase) -> ShardsConfig:
         return ShardsConfig(
@@ -212,7 +234,8 @@ class Recipe(Frozen):
             "bias_correction": whole.optimizer == "lamb" if whole.bias_correction is None else whole.bias_correction,
         }
         return PretrainConfig(
-            architecture=self.architecture,
+            architecture=None if whole.start else self.architecture,
+            start_mode=whole.start.mode if whole.start and not index else None,
             objective=self.shards.objective,
             sentence_task=self.shards.sentence_task,
             masks=self._shards(phase) if self.shards.objective == "mlm" and not self.shards.stores_masks else None,
@@ -412,9 +435,10 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
         yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
     yield from _no_file(("vocabulary", "compare"), recipe.vocabulary.compare)
+    yield from _start_contradictions(recipe)
     yield from _phase_contradictions(recipe)
     yield from _schedule_contradictions(recipe.pretraining)
-    yield from _task_contradictions(recipe.finetuning, recipe.architecture.max_positions)
+    yield from _task_contradictions(recipe.finetuning, _positions(recipe))
     yield from _objective_contradictions(recipe)
     if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
         yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
@@ -469,6 +493,27 @@ def _no_file(at: KeyPath, path: str) -> Iterator[tuple[KeyPath, str, Any, str]]:
         yield at, "there is no such file", yamlfile.shown(Path(path)), "Correct the path, or put the file there."
 
 
+def _start_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    start, vocabulary = recipe.pretraining.start, recipe.vocabulary
+    if start is None:
+        return
+    for key in ("from_", "size", "layout", "min_frequency", "alphabet_limit"):
+        if key in vocabulary.model_fields_set:
+            rule = "pretraining.start brings the vocabulary that its model was trained with"
+            at = ("vocabulary", key.removesuffix("_"))
+            yield at, rule, getattr(vocabulary, key), "Remove the key; `compare` may stay."
+    if _STORED.fullmatch(start.from_):
+        return
+    for rule, todo in checkpoint_folder.faults(Path(start.from_), start.mode, recipe.pretraining.optimizer):
+        yield ("pretraining", "start", "from"), rule, yamlfile.shown(Path(start.from_)), todo
+
+
+def _positions(recipe: Recipe) -> float:
+    """Most tokens of a sequence, as far as the recipe tells; an imported model says it itself."""
+    stated = recipe.pretraining.start is None or "max_positions" in recipe.architecture.model_fields_set
+    return recipe.architecture.max_positions if stated else math.inf
+
+
 def _objective_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     clm, causal = recipe.shards.objective == "clm", recipe.architecture.attention == "causal"
     if clm and not causal:
@@ -483,7 +528,7 @@ def _objective_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, An
 
 
 def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
-    limit = recipe.architecture.max_positions
+    limit = _positions(recipe)
     for index, phase in enumerate(recipe.pretraining.phases):
         at = ("pretraining", "phases", index)
         if phase.sequence_length > limit:
@@ -533,7 +578,7 @@ def _schedule_contradictions(section: Pretraining) -> Iterator[tuple[KeyPath, st
             yield ("pretraining", "decay_share"), rule, section.decay_share, "Lower it, or the warm-up."
 
 
-def _task_contradictions(finetuning: Finetuning, limit: int) -> Iterator[tuple[KeyPath, str, Any, str]]:
+def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple[KeyPath, str, Any, str]]:
     for index, task in enumerate(finetuning.tasks):
         if task not in BUILT_IN_TASKS and task not in finetuning.define:
             known = [*BUILT_IN_TASKS, *finetuning.define]
@@ -548,12 +593,19 @@ def _task_contradictions(finetuning: Finetuning, limit: int) -> Iterator[tuple[K
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
             yield ("finetuning", "data", task), "is no built-in task", None, todo
+    for at, length in _task_lengths(finetuning).items():
+        if length > limit:
+            yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+
+
+def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:
+    """The longest sequences of the tasks, by the key that says so; empty without tasks."""
+    if not finetuning.tasks:
+        return {}
     lengths: dict[KeyPath, int] = {("finetuning", "max_length"): finetuning.max_length}
     for task, override in finetuning.overrides.items():
         lengths["finetuning", "overrides", task, "max_length"] = override.max_length or 0
-    for at, length in lengths.items():
-        if finetuning.tasks and length > limit:
-            yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+    return lengths
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """settings.yaml: where and how fast things run. Recorded with a result, never part of a key."""
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,19 @@ class BeamSettings(Frozen):
     the store lies in one and the runner is not one of this machine"""
 
 
+PLACEHOLDERS = frozenset({"module", "run", "ranks"})
+
+
+def _checked_template(template: str) -> str:
+    """A launcher's command: empty, or with {module} and {run} and no placeholder that nothing is put in for."""
+    named = set(re.findall(r"(?<!\$)\{(\w+)\}", template))
+    if named - PLACEHOLDERS:
+        raise ValueError(f"{{{min(named - PLACEHOLDERS)}}} is not known; there are {{module}}, {{run}} and {{ranks}}")
+    if template and not {"module", "run"} <= named:
+        raise ValueError("it must name {module} and {run}, as in: ssh HOST 'cd FOLDER && python -m {module} {run}'")
+    return template
+
+
 class TrainingSettings(Frozen):
     """How training processes run."""
 
@@ -59,10 +73,18 @@ class TrainingSettings(Frozen):
     keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     milestone_steps: Annotated[int, Field(ge=1)] | None = None
     """checkpoints of a multiple of so many steps are kept for good"""
-    launcher: str = ""
+    launcher: Annotated[str, AfterValidator(_checked_template)] = ""
     """a shell command that starts the process elsewhere, with {module}, {run} and {ranks}; empty: here"""
+    stop_seconds: Annotated[float, Field(gt=0)] = 60
+    """a process that is asked to stop is killed after so long; it finishes its step and saves meanwhile"""
     hang_seconds: Annotated[float, Field(gt=0)] = 1800
     """a process without progress for so long is ended, and says where it hangs"""
+
+    @model_validator(mode="after")
+    def _ranks_reach_the_launcher(self) -> "TrainingSettings":
+        if self.launcher and self.ranks > 1 and "{ranks}" not in self.launcher:
+            raise ValueError(f"ranks: {self.ranks} does not reach a launcher without {{ranks}}")
+        return self
 
 
 class DownloadSettings(Frozen):

@@ -32,8 +32,10 @@ class Stage:
     their digest, so that an edit can't pass without a thought for `version`."""
     deterministic: bool = True
     """False for training: two machines need not give equal bytes."""
-    resumable: bool = False
-    """True where the stage keeps resumable state: it then finds a folder of its own as `inputs["run"]`."""
+    resumable: str = ""
+    """Where the stage keeps resumable state, and finds a folder of its own as `inputs["run"]`: the module that knows such a
+    folder, by its functions `follow(folder, who)`, which reports how far another process's run is, and `clear(folder)`, which
+    removes what nobody needs once the result is published."""
 
     @property
     def code_version(self) -> str:
@@ -45,3 +47,11 @@ class Stage:
         module, _, name = self.function.partition(":")
         function: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
         return function
+
+    def follow(self, folder: Path, who: str) -> None:
+        """Report how far a run is that another process, `who`, works on."""
+        importlib.import_module(self.resumable).follow(folder, who)
+
+    def clear(self, folder: Path) -> None:
+        """Remove of a run folder what nobody needs once its result is published."""
+        importlib.import_module(self.resumable).clear(folder)

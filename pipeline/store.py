@@ -44,6 +44,16 @@ from pipeline.record import Record as Record
 from pipeline.record import record_of
 
 CHAMPION = "champion.json"  # lies beside the pointers and is none
+PUBLISHED = "published.json"
+"""in a training run's folder, once its result is published and what it needed until then is removed"""
+
+
+class _Busy(Exception):
+    """Another process holds the lock."""
+
+
+def _refuse(who: str) -> None:
+    raise _Busy(who)
 
 
 @dataclass(frozen=True)
@@ -98,16 +108,53 @@ class Store:
     def run_folder(
         self, key: str, fresh: bool = False, waiting: Callable[[str], None] = logging.getLogger(__name__).warning
     ) -> Iterator[Path]:
-        """The resumable state of a training run: its newest attempt, or a `fresh` one.
+        """The resumable state of a training run: its newest attempt, or a new one if that is published or a `fresh` one is
+        asked for.
 
         A second process that wants the same run waits; `waiting` is told for whom, and may raise instead.
         """
         runs = self.home / "runs" / key
         with explained(runs), owners.held_lock(runs / "lock", waiting, f"training run {key[:12]}"):
-            attempts = [int(path.name) for path in _entries(runs) if path.name.isdigit()]
-            folder = runs / str(max(attempts) + fresh if attempts else 0)
+            newest = self.attempt(key)
+            if newest is None:
+                folder = runs / "0"
+            elif fresh or (newest / PUBLISHED).exists():
+                folder = runs / str(int(newest.name) + 1)
+            else:
+                folder = newest
             make_folder(folder)
             yield folder
+
+    def attempt(self, key: str) -> Path | None:
+        """The newest attempt of a training run."""
+        attempts = [path for path in _entries(self.home / "runs" / key) if path.name.isdigit()]
+        return max(attempts, key=lambda path: int(path.name), default=None)
+
+    def unfinished_runs(self) -> list[Path]:
+        """The newest attempts of training runs whose result is not published."""
+        newest = [self.attempt(runs.name) for runs in _entries(self.home / "runs")]
+        return [folder for folder in newest if folder is not None and not (folder / PUBLISHED).exists()]
+
+    def clear_runs(self, clear: Callable[[str, Path], None], key: str | None = None) -> list[str]:
+        """Remove from training runs what is not needed once their result is published: `clear(stage, folder)` does it, after
+        the published version was read back. All attempts of the run `key`; else those with a result, which somebody killed
+        after publishing left so. Runs that somebody works on are left alone. Returns the folders, relative to the home."""
+        cleared = []
+        for runs in [self.home / "runs" / key] if key else _entries(self.home / "runs"):
+            waiting = [path for path in _entries(runs) if path.name.isdigit() and not (path / PUBLISHED).exists()]
+            if key is None:
+                waiting = [path for path in waiting if (path / "result").is_dir()]
+            if not waiting:
+                continue
+            with suppress(_Busy), owners.held_lock(runs / "lock", _refuse, f"clearing run {runs.name[:12]}"):
+                answers = self.remembered(runs.name)
+                if not answers or self.verify_version(answers[-1].stage, answers[-1].version):
+                    continue
+                for folder in waiting:
+                    clear(answers[-1].stage, folder)
+                    write_json(folder / PUBLISHED, {"stage": answers[-1].stage, "version": answers[-1].version})
+                    cleared.append(folder.relative_to(self.home).as_posix())
+        return cleared
 
     def sweep(self) -> list[str]:
         """Remove what dead owners left behind. Returns what was removed, relative to the home."""
@@ -323,6 +370,17 @@ class Store:
                     f"{self._ledger.place(digest)}: the record was altered",
                     "`bert verify` sets it aside; the next `bert run` records anew.",
                 ) from None
+
+    def records_of(self, stage: str, version: str) -> list[Record]:
+        """Records that name a version, oldest first; every record of the store is looked at. Raises StoreError."""
+        found = []
+        with explained(self.home / "records"):
+            for digest in self._ledger.digests():
+                with suppress(FileNotFoundError, ValueError):
+                    record = self._ledger.load(digest)
+                    if (record.stage, record.version) == (stage, version):
+                        found.append(record)
+        return sorted(found, key=lambda record: (record.body["finished"], record.digest))
 
     def remembered(self, key: str) -> list[Record]:
         """Records that answer to a key and whose content is intact, oldest first. Raises StoreError."""

@@ -471,6 +471,43 @@ SUITES: Mapping[str, Suite] = {
         ),
         version="2",  # 2: read in bounded memory; a fault counts once
     ),
+    "imported_checkpoint": Suite(
+        (
+            _none("weights_finite", "Every weight is finite.", "infinite_weights"),
+            _none("shapes_as_declared", "Embeddings and layers have the sizes of config.json.", "wrong_shapes"),
+            _none(
+                "vocabulary_fits",
+                "vocab.txt, tokenizer.json, config.json and the word embeddings have one size and order.",
+                "vocabulary_mismatches",
+            ),
+            _none(
+                "optimizer_fits",
+                "To go on with, there are two finite moments of every weight, the second not negative.",
+                "optimizer_faults",
+            ),
+            _none(
+                "nothing_missing",
+                "The model has every part that the recipe trains; what it lacks is drawn from the seed.",
+                "parts_missing",
+                "warning",
+                "missing_names",
+            ),
+            _none(
+                "nothing_ignored",
+                "Every weight of the model is used.",
+                "weights_ignored",
+                "warning",
+                "ignored_names",
+            ),
+            _none(
+                "tokenizer_same",
+                "Texts are split into tokens as its own tokenizer does.",
+                "tokenizer_differences",
+                "warning",
+                "difference_names",
+            ),
+        )
+    ),
     "pretrained": Suite(
         (
             _floor("has_metrics", "metrics.jsonl holds at least one row.", "metric_rows"),

@@ -16,6 +16,7 @@ from pipeline.stage import Stage
 from pipeline.tokenizer import (
     SPECIAL_TOKENS,
     Tokenizer,
+    load,
     make,
     out_of_reach,
     read_vocabulary,
@@ -52,6 +53,8 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
     """Write vocab.txt and tokenizer.json, trained on the train documents of `inputs["documents"]`, or taken from where
     the configuration says.
 
+    With `imported_checkpoint`, it is that model's vocabulary, and texts are normalised as it was trained.
+
     The statistics are measured on the held-out documents, and so is the vocabulary that `config.compare` names.
 
     Raises:
@@ -59,8 +62,14 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
             vocabulary that is named is broken, not there, or cased where the recipe is not.
         StoreError: the disk can't hold what is forecast.
     """
+    imported = load(inputs["imported_checkpoint"]) if config.imported else None
+    if imported is not None:
+        said = {"lowercase": imported.lowercase, "strip_accents": imported.strip_accents}
+        config = config.model_copy(update=said)
     options = {"lowercase": config.lowercase, "strip_accents": config.strip_accents}
-    given = None if config.trained else _named("from", config.file or config.from_, config)
+    given = None if imported is None else list(imported.vocabulary)
+    if not config.trained and imported is None:
+        given = _named("from", config.file or config.from_, config)
     compared = _named("compare", config.compared, config) if config.compared else None
     documents = inputs["documents"]
     with scratch_folder(out) as scratch:
@@ -81,6 +90,7 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
         "train_words_too_long": train.long,
         "tokens_out_of_reach": out_of_reach(vocabulary, **options),
         "measured_on": measured_on,
+        **(options if imported is not None else {}),
         **coverage(words[measured_on], make(vocabulary, **options)),
     }
     if compared is not None:

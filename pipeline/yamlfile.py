@@ -29,8 +29,8 @@ from pipeline.stage import ROOT
 KeyPath: TypeAlias = tuple[str | int, ...]
 PATHS = ("path", "templates", "manifest", "exclude", "compare")
 """Keys whose values are paths, in recipes and settings."""
-_LIKE_A_PATH = re.compile(r"[/.~]")
-"""`from` may also name a version"""
+_LIKE_A_PATH = re.compile(r"^(?![0-9a-f]{64}(/|$)).*[/.~]", re.DOTALL)
+"""`from` may also name a version, or a part of one: VERSION/stable"""
 _TAG = "tag:yaml.org,2002:"
 
 

@@ -30,6 +30,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("shard_reader", "masking", "streams", "ragged"),  # rows of shards, and masks that are drawn when they are loaded
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
     "ngrams",  # what documents are compared by
+    "checkpoint_folder",  # what recipe and stage both look for in an imported model
 }
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
 

@@ -28,6 +28,7 @@ MEASURES: Mapping[str, Measure] = {
     "documents": tables.documents,
     "wordpiece_vocab": tables.vocabulary,
     "pretraining_shards": shards.instances,
+    "imported_checkpoint": training.imported,
     "pretrained": training.pretrained,
     "release": training.release,
     "task_data": tasks.task_data,

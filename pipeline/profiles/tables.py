@@ -389,6 +389,9 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
     """`wordpiece_vocab`; the unknown rate is what the stage measured on the held-out documents."""
     text = (folder / "vocab.txt").read_text(encoding="utf-8")
     entries = text.removesuffix("\n").split("\n")
+    if config.imported:  # whose options are the model's
+        said = {name: statistics[name] for name in ("lowercase", "strip_accents")}
+        config = config.model_copy(update=said)
     unreached = out_of_reach(entries, lowercase=config.lowercase, strip_accents=config.strip_accents)
     return {
         "size": len(entries),

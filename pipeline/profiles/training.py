@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.config import PretrainConfig, ReleaseConfig
+from pipeline.config import ImportedConfig, PretrainConfig, ReleaseConfig
 from pipeline.suites import DOES_NOT_APPLY
 
 RELEASE_FILES = (
@@ -20,6 +20,48 @@ RELEASE_FILES = (
     "README.md",
 )
 WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+
+
+def imported(folder: Path, config: ImportedConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`imported_checkpoint`."""
+    declared, told = read_json(folder / "config.json"), read_json(folder / "told.json")
+    sizes = declared["architecture"]
+    entries = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    tokenizer = read_json(folder / "tokenizer.json")["model"]["vocab"]
+    shapes = {name: tensor.shape for name, tensor in tensors(folder / "model.safetensors")}
+    words = shapes.get("encoder.embeddings.word.weight", ())
+    inner = sizes["intermediate"] or 4 * sizes["hidden"]
+    wanted = {
+        "encoder.embeddings.word.weight": (declared["vocabulary_size"], sizes["hidden"]),
+        "encoder.embeddings.position.weight": (sizes["max_positions"], sizes["hidden"]),
+        f"encoder.layers.{sizes['layers'] - 1}.intermediate.weight": (inner, sizes["hidden"]),
+    }
+    wrong = sum(shapes.get(name) != shape for name, shape in wanted.items())
+    layers = {name.split(".")[2] for name in shapes if name.startswith("encoder.layers.")}
+    return {
+        "infinite_weights": infinite_weights(folder / "model.safetensors"),
+        "wrong_shapes": wrong + (len(layers) != sizes["layers"]),
+        "vocabulary_mismatches": (len(entries) != declared["vocabulary_size"])
+        + (words[:1] != (len(entries),))
+        + sum(tokenizer.get(entry) != number for number, entry in enumerate(entries)),
+        "optimizer_faults": _optimizer_faults(folder, shapes) if config.mode == "continue" else DOES_NOT_APPLY,
+        "parts_missing": len(told["missing"]),
+        "missing_names": ", ".join(told["missing"]),
+        "weights_ignored": len(told["ignored"]),
+        "ignored_names": ", ".join(told["ignored"][:3]),
+        "tokenizer_differences": len(told["tokenizer_differences"]),
+        "difference_names": "; ".join(told["tokenizer_differences"]),
+    }
+
+
+def _optimizer_faults(folder: Path, weights: Mapping[str, tuple[int, ...]]) -> int:
+    """Moments that are not finite, negative second ones, and those whose weight is missing or of another shape."""
+    faults = 2 * len(weights)
+    for name, tensor in tensors(folder / "optimizer.safetensors"):
+        kind, _, weight = name.partition(".")
+        sound = bool(np.isfinite(tensor).all()) and (kind == "first" or bool((tensor >= 0).all()))
+        faults += -1 if sound and weights.get(weight) == tensor.shape else 1
+    return faults
 
 
 def pretrained(folder: Path, config: PretrainConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:

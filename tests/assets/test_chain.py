@@ -233,28 +233,9 @@ def test_killed_during_every_stage_and_run_again_everything_comes_out_equal(made
     assert set(runs(world).values()) <= {"SUCCESS", "FAILURE"}, "no run stays STARTED"
 
 
-def test_ctrl_c_cancels_cleanly_and_training_goes_on_where_it_was(made: World, tmp_path: Path) -> None:
-    world = World.make(tmp_path / "world")
-    world.edit("steps: 30", "steps: 3000")
-    process = world.start("run", "tiny/pretrained_32")
-    found: list[int] = []
-
-    def cancel() -> None:
-        found.extend(p.pid for p in tree(process.pid))
-        process.send_signal(2)
-
-    output = when(process, lambda line: line.startswith("pretrained_32:") and "loss" in line, cancel)
-    assert process.returncode == 1, output
-    assert set(runs(world).values()) == {"CANCELED"}
-    assert world.store.pointer("tiny", "pretrained_32") is None
-    assert not [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
-    (run_folder,) = (world.home / "runs").glob("*/0")
-    assert list(run_folder.rglob("model.safetensors")), "a checkpoint was saved on the way out"
-
-
-def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(tmp_path: Path) -> None:
+def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(copy: World) -> None:
     """kill -9 of `bert run` and of the run's process, but not of the step under them."""
-    world = World.make(tmp_path / "world")
+    world = copy
     world.edit("steps: 30", "steps: 100000")
     process = world.start("run", "tiny/pretrained_32")
     left: list[int] = []
@@ -275,7 +256,7 @@ def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(tmp_
     assert not [p for p in left if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"]
     world.edit("steps: 100000", "steps: 30")
     assert "ended run" in world.bert("run", "tiny/wordpiece_vocab")
-    assert set(runs(world).values()) == {"FAILURE"}
+    assert sorted(runs(world).values()) == ["FAILURE", "SUCCESS"]
 
 
 def test_a_step_that_starts_as_its_run_is_killed_holds_nobody_up(tmp_path: Path) -> None:

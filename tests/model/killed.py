@@ -1,14 +1,16 @@
-"""A training process that kills itself: `python -m tests.model.killed RUN_DIR MODULE:NAME COUNT [log]`.
+"""A training process that kills itself: `python -m tests.model.killed RUN_DIR MODULE:NAME COUNT [log] [wait]`.
 
 It is `python -m model.pretrain RUN_DIR`, but the COUNT-th call of the function never returns: the process ends as by
 `kill -9`, when the call has done half of what it does where that can be told (a file is cut in the middle), else before it.
 COUNT 0: it is not killed. With `log`, RUN_DIR/samples.log gets the sample numbers of every training batch that was used.
+With `wait` it is not killed, but waits in that call, for a signal from outside: RUN_DIR/here says that it does.
 """
 
 import importlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from model import child, pretrain
 from model.feed import Feed
 from model.order import part
 
+WAIT_SECONDS = 0.7
 
-def main(folder: Path, point: str, count: int, log: bool) -> None:
+
+def main(folder: Path, point: str, count: int, log: bool, wait: bool) -> None:
     owner, _, name = point.partition(":")
     holder: Any = importlib.import_module(owner)
     for inner in name.split(".")[:-1]:
@@ -27,7 +31,12 @@ def main(folder: Path, point: str, count: int, log: bool) -> None:
     def deadly(*arguments: Any, **named: Any) -> Any:
         nonlocal called
         called += 1
-        if called == count:
+        if called == count and wait:
+            (folder / "here").touch()
+            end = time.monotonic() + WAIT_SECONDS
+            while time.monotonic() < end:
+                time.sleep(0.01)
+        elif called == count:
             if name == "save_tensors":
                 original(*arguments, **named)
                 path = arguments[1]
@@ -52,4 +61,4 @@ def main(folder: Path, point: str, count: int, log: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), "log" in sys.argv[4:])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), "log" in sys.argv[4:], "wait" in sys.argv[4:])

@@ -182,7 +182,7 @@ def test_what_a_run_leaves(whole: Path) -> None:
         "held_out"
     ]
     assert (scores["step"], scores["sequences"]) == (48, 12)
-    assert json.loads((result / "optimizer.json").read_text()) == {"step": 48, "updates": 48}
+    assert json.loads((result / "optimizer.json").read_text()) == {"optimizer": "adamw", "step": 48, "updates": 48}
     described = json.loads((result / "config.json").read_text())
     assert described["vocabulary_size"] == len(VOCABULARY) and described["architecture"]["hidden"] == 16
     text = b"".join(data for name, data in files(result).items() if name.endswith(("json", "jsonl")))
@@ -350,7 +350,11 @@ def test_the_second_phase_goes_on_with_weights_optimizer_and_schedule(
     assert rows[0]["learning_rate"] == pytest.approx(0.01 * (1 - 36 / 48), rel=1e-5)
     before = lines.read(first / "result" / "metrics.jsonl")
     assert rows[0]["mlm_loss"] < before[0]["mlm_loss"] - 0.2
-    assert json.loads((second / "result" / "optimizer.json").read_text()) == {"step": 48, "updates": 48}
+    assert json.loads((second / "result" / "optimizer.json").read_text()) == {
+        "optimizer": "adamw",
+        "step": 48,
+        "updates": 48,
+    }
     moments = checkpoint.load_tensors(second / "result" / "optimizer.safetensors")
     assert all(torch.isfinite(moment).all() for moment in moments.values())
     # a first step without the first phase's moments would differ: cut at step 0 and look what was taken over
@@ -495,8 +499,12 @@ def test_the_stage(tmp_path: Path, shards: Path, whole: Path, settings_of_one_th
         "run": run,
     }
     statistics = pretrain(inputs, config_of(), out)
-    assert sorted(files(out)) == RESULT
-    assert files(out) == {name: data for name, data in files(whole / "result").items() if name != "manifest.json"}
+    words = {name: (tmp_path / "vocabulary" / name).read_bytes() for name in ("vocab.txt", "tokenizer.json")}
+    assert sorted(files(out)) == sorted([*RESULT, *words, "begun.json"])
+    trained = {name: data for name, data in files(whole / "result").items() if name != "manifest.json"}
+    assert {name: data for name, data in files(out).items() if name != "begun.json"} == trained | words
+    assert json.loads((out / "begun.json").read_text()) == {"begun": "scratch", "drawn": ["all"], "imported": False}
+    assert statistics["begun"] == "scratch"
     assert json.loads(json.dumps(statistics)) == statistics
     assert (statistics["steps"], statistics["sequences"], statistics["epochs"]) == (48, 288, pytest.approx(288 / 40))
     assert statistics["resume_count"] == 0 and statistics["device"] == "cpu" and statistics["threads"] == 1

@@ -113,7 +113,11 @@ def test_the_best_weights_are_published_where_the_recipe_says_so(tmp_path: Path)
     assert best < 48
     scores = json.loads((whole / "result" / "held_out.json").read_text())
     assert (scores["step"], scores["mlm_loss"]) == (best, losses[best])
-    assert json.loads((whole / "result" / "optimizer.json").read_text()) == {"step": best, "updates": best}
+    assert json.loads((whole / "result" / "optimizer.json").read_text()) == {
+        "optimizer": "adamw",
+        "step": best,
+        "updates": best,
+    }
     assert [path.name for path in whole.glob("best-*")] == [f"best-{best}"]
     stopped = job(tmp_path / "stopped", shards, config)
     while not train(stopped, StopAt(7)):

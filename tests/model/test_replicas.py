@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from model import checkpoint, heartbeat, launcher, lines
 from model.child import Stop
 from model.pretraining_loop import train
 from pipeline import atomic, progress
-from pipeline.errors import TrainingError
+from pipeline.errors import ProcessLost
 from pipeline.settings import TrainingSettings
+from pipeline.stage import ROOT
 from tests.model.test_pretraining import config_of
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_shards
 
@@ -124,7 +126,7 @@ def test_a_process_that_is_stopped_is_found_and_the_others_say_where_they_wait(t
             stopped.append(json.loads(found.read_text())["pid"])
             os.kill(stopped[0], signal.SIGSTOP)
 
-    with pytest.raises(TrainingError) as failed, progress.listen(stop_one):
+    with pytest.raises(ProcessLost) as failed, progress.listen(stop_one):
         launcher.run("model.pretrain", folder, 100_000, settings=settings, ranks=2, poll_seconds=0.05)
     assert stopped
     assert "rank 0 has made no progress" in failed.value.what or "no sign of life" in failed.value.what
@@ -134,9 +136,79 @@ def test_a_process_that_is_stopped_is_found_and_the_others_say_where_they_wait(t
     assert not heartbeat.pids(folder)
 
 
+class Cancel(BaseException):
+    """As Dagster's interrupt: no Exception."""
+
+
+def trained_in(folder: Path) -> list[int]:
+    """Processes that have this run folder as an argument."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if os.fsencode(folder) in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.slow
+def test_two_processes_lose_one_then_their_launcher_then_are_cancelled_and_nothing_is_lost(
+    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    steps = {"steps": 600, "schedule_steps": 600, "evaluate_every": 600}
+    whole = prepared(tmp_path / "whole", shards, {}, **steps)
+    assert train(whole, Stop())
+    folder = prepared(tmp_path / "run", shards, {"checkpoint_steps": 20}, **steps)
+    settings = TrainingSettings(device="cpu", threads=1)
+
+    def saved_at() -> int:
+        found = checkpoint.newest(folder / "checkpoints")
+        return 0 if found is None else found.step
+
+    killed: list[int] = []
+
+    def kill_one(_: Any) -> None:
+        if not killed and len(curve(folder)) > 50:
+            killed.append(json.loads((folder / "heartbeat-1").read_text())["pid"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.raises(ProcessLost) as lost, progress.listen(kill_one):
+        launcher.run("model.pretrain", folder, 600, settings, ranks=2, poll_seconds=0.05)
+    assert f"rank 1 (pid {killed[0]}) was killed by SIGKILL" in lost.value.what
+    assert not trained_in(folder)
+    assert saved_at() >= 40
+
+    code = "import sys; from pathlib import Path; from model import launcher; launcher.run('model.pretrain', Path(sys.argv[1]), 600, ranks=2)"
+    before = saved_at()
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, f"{folder}/"], cwd=ROOT
+    )  # another spelling than its children's
+    wait_for(lambda: len(curve(folder)) > before + 50)
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not trained_in(folder))
+    assert before + 50 <= saved_at() == curve(folder)[-1][0], "it saved where it was"
+
+    before = saved_at()
+
+    def cancel(now: progress.Progress) -> None:
+        if now.done > before + 20:
+            raise Cancel
+
+    with pytest.raises(Cancel), progress.listen(cancel):
+        launcher.run("model.pretrain", folder, 600, settings, ranks=2, poll_seconds=0.05)
+    assert not trained_in(folder) and not (folder / "cancel").exists()
+    assert before + 20 <= saved_at() == curve(folder)[-1][0]
+
+    assert train(folder, Stop())
+    assert [step for step, _ in curve(folder)] == list(range(1, 601))
+    for (_, loss), (_, expected) in zip(curve(folder), curve(whole), strict=True):
+        assert loss == pytest.approx(expected, rel=1e-4)
+
+
 def test_a_single_process_that_is_stopped_is_killed_and_named(tmp_path: Path, shards: Path) -> None:
-    folder = prepared(tmp_path / "run", shards, {"hang_seconds": 1}, steps=100_000, schedule_steps=100_000)
-    settings = TrainingSettings(device="cpu", threads=1, hang_seconds=1)
+    folder = prepared(tmp_path / "run", shards, {"hang_seconds": 4}, steps=100_000, schedule_steps=100_000)
+    settings = TrainingSettings(device="cpu", threads=1, hang_seconds=4)
 
     def stop_it(_: Any) -> None:
         if len(curve(folder)) > 3:
@@ -144,7 +216,7 @@ def test_a_single_process_that_is_stopped_is_killed_and_named(tmp_path: Path, sh
                 os.kill(pid, signal.SIGSTOP)
 
     what = r"rank 0 \(pid \d+, step \d+\) gave no sign of life"
-    with pytest.raises(TrainingError, match=what), progress.listen(stop_it):
+    with pytest.raises(ProcessLost, match=what), progress.listen(stop_it):
         launcher.run("model.pretrain", folder, 100_000, settings=settings, poll_seconds=0.05)
 
 

@@ -4,6 +4,9 @@ The chain of toy stages stands for the real one: words (a source) → upper → 
 """
 
 import json
+import multiprocessing
+import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from pipeline import build, lineage, sources, suites
 from pipeline.build import Node, ValidationFailed, needed, usable
 from pipeline.config import FilesConfig, Frozen, PathFrom
-from pipeline.errors import ChainError, DataError, SourceError, StoreError
+from pipeline.errors import ChainError, DataError, ProcessLost, SourceError, StoreError
 from pipeline.stage import Stage
 from pipeline.store import Store
 from pipeline.suites import Suite
@@ -63,6 +66,36 @@ def failing(inputs: Mapping[str, Path], config: UpperConfig, out: Path) -> dict[
     raise DataError("record 7 of words.txt is not a word", "Correct it.")
 
 
+def trained(inputs: Mapping[str, Path], config: UpperConfig, out: Path) -> dict[str, Any]:
+    """Ends when somebody looks; with `end: lost` it is killed the first time."""
+    run = inputs["run"]
+    with (run / "begun").open("a", encoding="utf-8") as begun:
+        begun.write("x")
+    if config.end == "lost" and (run / "begun").stat().st_size == 1:
+        raise ProcessLost("it was killed")
+    while config.end == "slow" and not (run / "seen").exists():
+        time.sleep(0.01)
+    (run / "result").mkdir()
+    (out / "weights.txt").write_text("trained", encoding="utf-8")
+    return {}
+
+
+def follow(folder: Path, who: str) -> None:
+    """Of the resumable stage."""
+    with (folder / "seen").open("a", encoding="utf-8") as seen:
+        seen.write(who)
+
+
+def clear(folder: Path) -> None:
+    """Of the resumable stage."""
+    shutil.rmtree(folder / "result", ignore_errors=True)
+
+
+def training(end: str) -> Node:
+    resumable = Stage("trained", f"{__name__}:trained", "1", deterministic=False, resumable=__name__)
+    return Node("toy", "trained", resumable, UpperConfig(end=end), "d")
+
+
 def stage(name: str, version: str = "1") -> Stage:
     return Stage(name=name, function=f"{__name__}:{name}", version=version)
 
@@ -86,7 +119,7 @@ def build_all(store: Store, nodes: Mapping[str, Node]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toy stages have empty suites; tests of validation give them one."""
-    for name in ("words", "upper", "count", "failing"):
+    for name in ("words", "upper", "count", "failing", "trained"):
         monkeypatch.setitem(suites.SUITES, name, Suite(()))
     monkeypatch.setattr(suites, "validate", lambda *_: [])
 
@@ -94,6 +127,39 @@ def _no_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "home", lease_seconds=2)
+
+
+# ── training ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_second_process_follows_a_training_and_takes_over_its_result(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "FOLLOW_SECONDS", 0.02)
+    node = training("slow")
+    first = multiprocessing.get_context("fork").Process(target=build.build, args=(store, node))
+    first.start()
+    while not list((store.home / "runs").glob("*/0/begun")):
+        time.sleep(0.01)
+    outcome = build.build(store, node)
+    first.join()
+    assert first.exitcode == 0 and not outcome.ran
+    (folder,) = (store.home / "runs").glob("*/0")
+    assert (folder / "begun").read_text() == "x"
+    assert (folder / "seen").read_text().startswith(f"training run {folder.parent.name[:12]} (pid {first.pid} on ")
+    assert (folder / "published.json").exists() and not (folder / "result").exists()
+    assert len(list((store.home / "store" / "trained").iterdir())) == 1
+
+
+def test_a_forced_training_begins_anew_but_goes_on_when_it_is_tried_again(store: Store) -> None:
+    node = training("lost")
+    for forced, again, begun in ((False, False, ["x"]), (True, False, ["x", "x"])):
+        with pytest.raises(ProcessLost):
+            build.build(store, node, forced, again)
+        folders = sorted((store.home / "runs").glob("*/*/begun"))
+        assert [path.read_text() for path in folders] == begun
+    assert build.build(store, node, forced=True, again=True).ran
+    assert [path.read_text() for path in folders] == ["x", "xx"]
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────────

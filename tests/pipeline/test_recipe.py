@@ -444,6 +444,113 @@ def test_a_vocabulary_to_compare_with_is_a_file(tmp_path: Path) -> None:
     assert "vocabulary.compare: there is no such file" in error.what
 
 
+# ── a model to begin from ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def begun(tmp_path: Path, start: str, more: str = "") -> str:
+    """SMALL that begins from the folder `model`, which has what it needs, as far as names of files go."""
+    folder = tmp_path / "model"
+    folder.mkdir(exist_ok=True)
+    for name in ("config.json", "model.safetensors", "vocab.txt", "optimizer.safetensors"):
+        (folder / name).write_text("{}")
+    (folder / "optimizer.json").write_text('{"optimizer": "adamw", "updates": 3, "step": 3}')
+    return SMALL.replace("pretraining:\n", f"pretraining:\n  start: {start}\n") + more
+
+
+WARM, CONTINUE = "{from: ./model, mode: warm}", "{from: ./model, mode: continue}"
+
+
+def test_a_recipe_begins_from_a_folder_or_a_version(tmp_path: Path) -> None:
+    more = "architecture: {hidden: 36, dropout: 0}\nvocabulary: {lowercase: false}\n"
+    recipe = load(tmp_path, small=begun(tmp_path, CONTINUE, more)).get("small")
+    assert recipe.asset_names()[0] == "imported_checkpoint"
+    assert recipe.config_for("imported_checkpoint").asked() == {
+        "folder": {"path": str(tmp_path / "model")},
+        "mode": "continue",
+        "architecture": {"hidden": 36, "dropout": 0.0},
+        "longest": 128,
+        "optimizer": "adamw",
+        "lowercase": False,
+    }
+    first = recipe.config_for("pretrained_128")
+    assert isinstance(first, PretrainConfig)
+    assert (first.architecture, first.start_mode) == (None, "continue")
+    assert recipe.config_for("wordpiece_vocab").asked() == {"imported": True, "lowercase": False}
+    two = "    - {sequence_length: 512, steps: 10}\nfinetuning: {tasks: [cola], max_length: 600}\n"
+    version = "ab" * 32
+    for stored in (version, f"{version}/stable"):
+        recipe = load(tmp_path, small=begun(tmp_path, f"{{from: {stored}, mode: warm}}", two)).get("small")
+        assert recipe.config_for("imported_checkpoint").asked() == {"version": stored, "longest": 600}
+    second = recipe.config_for("pretrained_512")
+    assert isinstance(second, PretrainConfig)
+    assert (second.architecture, second.start_mode) == (None, None), "it goes on with the phase before"
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "gone", "what", "todo"),
+    [
+        ("{from: ./model}", "", "", "small.yaml:6: pretraining.start.mode: is missing", "`mode:`"),
+        ("{from: ./model, mode: cold}", "", "", "start.mode: input should be 'warm' or 'continue' (it is cold)", ""),
+        ("{from: ./none, mode: warm}", "", "", "small.yaml:6: pretraining.start.from: there is no such folder", "path"),
+        ("{from: champion, mode: warm}", "", "", "pretraining.start.from: there is no such folder (it is", "./NAME"),
+        (WARM, "", "config.json", "start.from: has no config.json", "transformers or `bert export`"),
+        (WARM, "", "vocab.txt", "start.from: has neither vocab.txt nor tokenizer.json", "the model's own vocab.txt"),
+        (WARM, "", "model.safetensors", "start.from: has no model.safetensors; pickled and split", "save_pretrained"),
+        (CONTINUE, "", "optimizer.safetensors", "start.from: has no optimizer.safetensors, which mode", "mode: warm"),
+        (WARM, "vocabulary: {size: 3000}", "", "small.yaml:10: vocabulary.size: pretraining.start brings", "Remove"),
+        (WARM, f"vocabulary: {{from: {'ab' * 32}}}", "", "small.yaml:10: vocabulary.from: pretraining.start", "Remove"),
+        (
+            WARM,
+            "architecture: {max_positions: 100}",
+            "",
+            "small.yaml:9: pretraining.phases.0.sequence_length: is above architecture.max_positions 100",
+            "",
+        ),
+    ],
+)
+def test_a_start_that_can_not_be_is_refused_where_it_is_written(
+    tmp_path: Path, start: str, more: str, gone: str, what: str, todo: str
+) -> None:
+    text = begun(tmp_path, start, more)
+    if gone:
+        (tmp_path / "model" / gone).unlink()
+    error = refused(tmp_path, text)
+    assert what in error.what and todo in error.todo, str(error)
+
+
+def test_a_start_with_another_optimizer_is_refused(tmp_path: Path) -> None:
+    text = begun(tmp_path, CONTINUE).replace("  warmup_steps", "  optimizer: lamb\n  warmup_steps")
+    error = refused(tmp_path, text)
+    assert "small.yaml:6: pretraining.start.from: holds the state of adamw, pretraining.optimizer is lamb" in error.what
+    assert "optimizer: adamw" in error.todo
+    (tmp_path / "model" / "optimizer.json").write_text('{"updates": 3}')
+    assert "of an optimizer that it does not name" in refused(tmp_path, text).what
+
+
+def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
+    parent = begun(tmp_path, WARM).replace("  start: " + WARM + "\n", "") + "vocabulary: {size: 3000}\n"
+    child = f"name: child\nextends: small\npretraining: {{start: {WARM}}}\n"
+    error = load(tmp_path, small=parent, child=child).errors["child"]
+    assert "vocabulary.size is inherited; `null` deletes it" in error.todo
+    recipes = load(tmp_path, small=parent, child=child + "vocabulary: null\n").recipes
+    assert recipes["child"].pretraining.start is not None
+
+
+def test_where_a_start_lies_does_not_matter_to_its_digest(tmp_path: Path) -> None:
+    recipe = load(tmp_path, small=begun(tmp_path, WARM)).get("small")
+    (tmp_path / "elsewhere").mkdir()
+    moved = load(tmp_path / "elsewhere", small=begun(tmp_path / "elsewhere", WARM)).get("small")
+    assert recipe.digest_for("imported_checkpoint") == moved.digest_for("imported_checkpoint")
+
+
+def test_a_child_with_another_pretraining_seed_shares_all_that_comes_before(tmp_path: Path) -> None:
+    child = "name: child\nextends: small\npretraining: {seed: 2}\n"
+    recipes = load(tmp_path, small=SMALL, child=child).recipes
+    parent, other = recipes["small"], recipes["child"]
+    differ = {name for name in parent.asset_names() if parent.digest_for(name) != other.digest_for(name)}
+    assert differ == {"pretrained_128", "release", "benchmark_report"}, "the last two hold the recipe's name"
+
+
 def test_a_source_may_be_called_like_a_kind_of_origin(tmp_path: Path) -> None:
     error = refused(tmp_path, SMALL.replace("books: {kind: books", "wiki: {kind: nooks"))
     assert "small.yaml:4: corpus.sources.wiki.kind" in error.what

@@ -568,6 +568,49 @@ def test_a_run_folder_is_resumed_unless_a_fresh_one_is_asked_for(store: Store) -
         assert newest == fresh
 
 
+def record_of_run(store: Store, key: str) -> Record:
+    """A published result of the run `key`."""
+    return store.append(body(publish(store), key))
+
+
+def test_published_runs_are_cleared_once_and_unpublished_ones_never(store: Store) -> None:
+    cleared: list[str] = []
+
+    def clear(stage: str, folder: Path) -> None:
+        cleared.append(f"{stage} {folder.name}")
+        (folder / "result").rmdir()
+
+    for key, fresh in (("done", False), ("done", True), ("going", False)):
+        with store.run_folder(key, fresh) as folder:
+            (folder / "result").mkdir()
+    with store.run_folder("done", fresh=True):
+        pass  # begun anew and given up
+    assert store.clear_runs(clear) == [] and len(store.unfinished_runs()) == 2
+    record_of_run(store, "done")
+    with store.run_folder("done"):
+        assert store.clear_runs(clear) == [], "somebody works on it"
+    assert store.clear_runs(clear) == ["runs/done/0", "runs/done/1"]
+    assert cleared == [f"{STAGE} 0", f"{STAGE} 1"]
+    assert store.clear_runs(clear) == []
+    assert [folder.parent.name for folder in store.unfinished_runs()] == ["done", "going"]
+    with store.run_folder("going") as going:
+        assert (going / "result").exists()
+
+
+def test_a_run_whose_published_version_is_broken_is_not_cleared_and_a_published_attempt_is_over(store: Store) -> None:
+    with store.run_folder("key") as folder:
+        (folder / "result").mkdir()
+    record = record_of_run(store, "key")
+    path = store.content(STAGE, record.version) / "sub" / "note.txt"
+    path.chmod(0o644)
+    path.write_text("hullo", encoding="utf-8")
+    assert store.clear_runs(lambda stage, folder: folder.rmdir()) == []
+    record_of_run(store, "key")
+    assert store.clear_runs(lambda stage, folder: (folder / "result").rmdir(), "key") == ["runs/key/0"]
+    with store.run_folder("key") as anew:
+        assert anew.name == "1"
+
+
 def test_a_second_process_that_wants_the_same_run_is_told_for_whom(store: Store) -> None:
     fork = multiprocessing.get_context("fork")
     holding, done = fork.Event(), fork.Event()

@@ -26,6 +26,7 @@ from pipeline.config import (
     FilesConfig,
     FinetuneConfig,
     Frozen,
+    ImportedConfig,
     OwnTextConfig,
     PretrainConfig,
     ReleaseConfig,
@@ -213,6 +214,32 @@ def good_pretrained(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return PretrainConfig.model_validate({"architecture": Architecture(), **values, **schedule}), {}
 
 
+def good_imported(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    shape = Architecture(layers=1, hidden=4, heads=2, intermediate=6, max_positions=8)
+    described = {"architecture": shape.plain(), "vocabulary_size": len(WORDS), "sentence_task": "nsp"}
+    (folder / "config.json").write_text(json.dumps(described))
+    told: dict[str, Any] = {"missing": [], "ignored": [], "tokenizer_differences": []}
+    (folder / "told.json").write_text(json.dumps(told))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in WORDS))
+    (folder / "tokenizer.json").write_text(tokenizer_json(WORDS, lowercase=True, strip_accents=True))
+    tensors = imported_weights()
+    save_file(tensors, folder / "model.safetensors")
+    moments = {f"{kind}.{name}": tensor for kind in ("first", "second") for name, tensor in tensors.items()}
+    save_file(moments, folder / "optimizer.safetensors")
+    return ImportedConfig(mode="continue", longest=8), {}
+
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat")
+
+
+def imported_weights() -> dict[str, np.ndarray]:
+    return {
+        "encoder.embeddings.word.weight": np.ones((len(WORDS), 4), np.float32),
+        "encoder.embeddings.position.weight": np.ones((8, 4), np.float32),
+        "encoder.layers.0.intermediate.weight": np.ones((6, 4), np.float32),
+    }
+
+
 def good_release(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     for name in ("tokenizer.json", "tokenizer_config.json", "README.md"):
         (folder / name).write_text("{}")
@@ -276,6 +303,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "documents": good_documents,
     "wordpiece_vocab": good_vocabulary,
     "pretraining_shards": good_shards,
+    "imported_checkpoint": good_imported,
     "pretrained": good_pretrained,
     "release": good_release,
     "task_data": good_task,
@@ -534,6 +562,21 @@ POISON: dict[str, dict[str, Poison]] = {
         "instances_differ": lambda folder, statistics: edit(
             folder / TRAIN[0], lambda rows: rows.extend([rows[0]] * 10)
         ),
+    },
+    "imported_checkpoint": {
+        "weights_finite": lambda folder, statistics: save_file(
+            {name: tensor * np.float32(np.inf) for name, tensor in imported_weights().items()},
+            folder / "model.safetensors",
+        ),
+        "shapes_as_declared": replaced("config.json", '"layers": 1', '"layers": 2'),
+        "vocabulary_fits": written("vocab.txt", "".join(f"{token}\n" for token in (*WORDS[:5], "cat", "the"))),
+        "optimizer_fits": lambda folder, statistics: save_file(
+            {f"second.{name}": -tensor for name, tensor in imported_weights().items()},
+            folder / "optimizer.safetensors",
+        ),
+        "nothing_missing": replaced("told.json", '"missing": []', '"missing": ["pooler"]'),
+        "nothing_ignored": replaced("told.json", '"ignored": []', '"ignored": ["classifier.weight"]'),
+        "tokenizer_same": replaced("told.json", '"tokenizer_differences": []', '"tokenizer_differences": ["so"]'),
     },
     "pretrained": {
         "has_metrics": written("metrics.jsonl", ""),

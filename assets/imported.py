@@ -1,0 +1,30 @@
+"""`imported_checkpoint`: a model made elsewhere that a recipe begins from."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.asset import Metadata, Wiring
+from assets.shown import numbers
+from pipeline.store import Record
+
+
+def metadata(record: Record, folder: Path) -> Metadata:
+    """Where it comes from, its architecture and size, what is taken of it, what it lacks and what was left out."""
+    statistics = record.body["statistics"]
+    return {
+        **numbers(statistics),
+        "taken": "weights and optimizer" if statistics["mode"] == "continue" else "weights",
+        "comes_from": dg.MetadataValue.json(statistics["root"]),
+        "architecture": dg.MetadataValue.json(statistics["architecture"]),
+        "missing": ", ".join(statistics["missing"]) or "nothing",
+        "ignored": ", ".join(statistics["ignored"]) or "nothing",
+        "tokenizer": f"lowercase {statistics['lowercase']}, strip_accents {statistics['strip_accents']}",
+    }
+
+
+WIRING = Wiring(
+    description="A model made elsewhere, with its vocabulary: the first phase of pretraining begins with it.",
+    kinds=frozenset({"huggingface"}),
+    metadata=metadata,
+)

@@ -1,0 +1,42 @@
+"""The folder of a training run, between and after its processes.
+
+Once the result is published, the store has its own copy: checkpoints, kept weights and the result go, which are many times
+the size of the model. What tells how the training went stays: config.json, metrics.jsonl, timing.jsonl, the logs, the
+TensorBoard files, and the checkpoints that `milestone_steps` asks to keep for good.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from model import checkpoint, launcher
+from model.checkpoint import TEMPORARY
+
+CHECKPOINTS = "checkpoints"
+RESULT = "result"
+
+
+def follow(folder: Path, who: str) -> None:
+    """Report how far the process `who` is that trains in `folder`."""
+    launcher.follow(folder, who)
+
+
+def clear(folder: Path) -> None:
+    """Remove what nobody needs once the result is published."""
+    kept = {path.name for path in _milestones(folder)}
+    large = [folder / RESULT, folder / "stable", *folder.glob("best-*"), *folder.glob(f"{TEMPORARY}*")]
+    if kept:
+        large += [path for path in (folder / CHECKPOINTS).iterdir() if path.is_dir() and path.name not in kept]
+    else:
+        large.append(folder / CHECKPOINTS)
+    for path in large:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _milestones(folder: Path) -> list[Path]:
+    try:
+        every = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"].get("milestone_steps")
+    except (OSError, ValueError, KeyError):
+        return []
+    found = checkpoint.steps(folder / CHECKPOINTS)
+    return [path for path in found if every and checkpoint.step_of(path) and checkpoint.step_of(path) % every == 0]

@@ -1,0 +1,141 @@
+"""Recipes that begin from another's model, and child recipes of another seed, through the real command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.store import Record
+from tests.assets.bertcli import World
+
+BEFORE = ("wikipedia_dump", "wikipedia_text", "books_files", "books_text", "documents", "wordpiece_vocab")
+SHARED = (*BEFORE, "pretraining_shards_32", "pretraining_shards_64")
+CHILD = "name: {name}\nextends: tiny\nfinetuning: null\n"
+START = CHILD + "vocabulary: null\narchitecture: null\n"
+ONE_PHASE = "phases: [{sequence_length: 64, steps: 10}], schedule: per_phase, warmup_steps: 2"
+
+
+@pytest.fixture(scope="module")
+def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A copy of the made world with exports beside its recipes, and recipes that begin from them or from the store."""
+    world = made.copy(tmp_path_factory.mktemp("start") / "world")
+    for asset in ("release", "pretrained_32"):
+        world.bert("export", f"tiny/{asset}", str(world.folder / asset))
+    version = made.versions()["pretrained_64"]
+    steady = "decay: wsd, decay_share: 0.4"
+    recipes = {
+        "seed2": CHILD + "pretraining: {seed: 2}\n",
+        "warm": START + "pretraining: {start: {from: ../release, mode: warm}}\n",
+        "on": START + f"pretraining: {{start: {{from: ../pretrained_32, mode: continue}}, {ONE_PHASE}}}\n",
+        "stored": START + f"pretraining: {{start: {{from: {version}, mode: continue}}, {ONE_PHASE}, {steady}}}\n",
+    }
+    for name, text in recipes.items():
+        (world.folder / "recipes" / f"{name}.yaml").write_text(text.replace("{name}", name), encoding="utf-8")
+    return world
+
+
+def record(world: World, path: str) -> Record:
+    found = world.store.pointer(*path.split("/"))
+    assert found is not None
+    return found
+
+
+def test_a_child_of_another_seed_shares_corpus_vocabulary_and_shards(world: World) -> None:
+    world.bert("run", "seed2/release")
+    for asset in SHARED:
+        child, parent = record(world, f"seed2/{asset}"), record(world, f"tiny/{asset}")
+        assert (child.key, child.version) == (parent.key, parent.version), asset
+        assert child.body["reused"] == parent.digest
+    for asset in ("pretrained_32", "pretrained_64", "release"):
+        child, parent = record(world, f"seed2/{asset}"), record(world, f"tiny/{asset}")
+        assert child.key != parent.key and child.version != parent.version, asset
+    assert record(world, "seed2/pretrained_32").body["statistics"]["begun"] == "scratch"
+    assert record(world, "seed2/pretrained_64").body["statistics"]["begun"] == "continue"
+
+
+def test_a_warm_start_from_a_release_on_disk(world: World) -> None:
+    world.bert("run", "warm/release")
+    imported, parent = record(world, "warm/imported_checkpoint"), record(world, "tiny/release")
+    assert imported.inputs == {}, "a root: nothing is compared across it"
+    root = imported.body["statistics"]["root"]
+    assert root == {
+        "folder": "release",
+        "asset": "tiny/release",
+        "version": parent.version,
+        "record": parent.digest,
+    }
+    files = {file["path"]: file["sha256"] for file in imported.body["asked"]["folder"]["files"]}
+    listed = {file["path"]: file["sha256"] for file in world.store.manifest("release", parent.version)["files"]}
+    assert listed.items() <= files.items()
+    for asset in ("wordpiece_vocab", "pretraining_shards_32"):
+        assert record(world, f"warm/{asset}").version == record(world, f"tiny/{asset}").version
+    first, second = record(world, "warm/pretrained_32"), record(world, "warm/pretrained_64")
+    assert set(first.inputs) == {"imported_checkpoint", "pretraining_shards", "wordpiece_vocab"}
+    assert (first.body["statistics"]["begun"], second.body["statistics"]["begun"]) == ("warm", "continue")
+    losses = [
+        json.loads((world.store.content("pretrained", each.version) / "metrics.jsonl").read_text().splitlines()[0])
+        for each in (first, record(world, "tiny/pretrained_32"))
+    ]
+    assert losses[0]["mlm_loss"] < losses[1]["mlm_loss"] - 0.5, "what was learned is there from the first steps on"
+    chain = {step["asset"]: step for step in world.json("audit", "warm/release")["chain"]}
+    assert chain["imported_checkpoint"]["statistics"]["root"]["record"] == parent.digest
+    card = (world.store.content("release", record(world, "warm/release").version) / "README.md").read_text()
+    assert "began with the weights of another model" in card
+    # elsewhere it is the same
+    (world.folder / "release").rename(world.folder / "moved")
+    world.edit("../release", "../moved", recipe="warm")
+    assert world.states("warm")["release"] == "up to date"
+
+
+def test_what_continues_from_an_exported_phase_is_the_next_phase_of_its_recipe(world: World) -> None:
+    """Byte for byte: `tiny` with a schedule per phase has the phase of length 64 trained by the same function of the same
+    weights, moments, shards and seed."""
+    world.bert("run", "on/release")
+    going_on = record(world, "on/pretrained_64")
+    assert going_on.body["statistics"]["begun"] == "continue"
+    text = CHILD.replace("{name}", "two") + (
+        "pretraining: {schedule: per_phase, phases: [{sequence_length: 32, steps: 30, warmup_steps: 4}, "
+        "{sequence_length: 64, steps: 10, warmup_steps: 2}]}\n"
+    )
+    (world.folder / "recipes" / "two.yaml").write_text(text, encoding="utf-8")
+    # the exported phase had one decay over 40 steps; begin from the one that had 30
+    world.bert("run", "two/pretrained_64")
+    world.bert("export", "two/pretrained_32", str(world.folder / "first"))
+    world.edit("../pretrained_32", "../first", recipe="on")
+    world.bert("run", "on/pretrained_64")
+    ours, theirs = record(world, "on/pretrained_64"), record(world, "two/pretrained_64")
+    for name in ("model.safetensors", "optimizer.safetensors", "optimizer.json", "metrics.jsonl", "held_out.json"):
+        both = [world.store.content("pretrained", each.version) / name for each in (ours, theirs)]
+        assert both[0].read_bytes() == both[1].read_bytes(), name
+    assert ours.version != theirs.version, "begun.json tells them apart"
+
+
+def test_a_version_of_the_store_and_its_stable_part(world: World) -> None:
+    world.bert("run", "stored/pretrained_64")
+    imported, parent = record(world, "stored/imported_checkpoint"), record(world, "tiny/pretrained_64")
+    root = imported.body["statistics"]["root"]
+    assert root["stage"] == "pretrained" and root["version"] == parent.version
+    assert world.store.record(root["record"]).version == parent.version
+    assert imported.body["statistics"]["updates"] == 40
+    made = record(world, "stored/pretrained_64")
+    assert (world.store.content("pretrained", made.version) / "stable" / "optimizer.safetensors").exists()
+    # and on from where the constant rate ended
+    world.edit(root["version"], f"{made.version}/stable", recipe="stored")
+    world.bert("run", "stored/imported_checkpoint")
+    stable = record(world, "stored/imported_checkpoint").body["statistics"]
+    assert (stable["root"]["part"], stable["updates"]) == ("stable", 46)
+    world.bert("export", "stored/pretrained_64", str(world.folder / "steady"))
+    world.edit(f"{made.version}/stable", "../steady/stable", recipe="stored")
+    world.bert("run", "stored/imported_checkpoint")
+    exported = record(world, "stored/imported_checkpoint")
+    assert exported.body["statistics"]["root"]["asset"] == "stored/pretrained_64"
+    assert exported.body["statistics"]["updates"] == 46
+
+
+def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(world: World, tmp_path: Path) -> None:
+    broken = world.copy(tmp_path / "broken")
+    for name in ("vocab.txt", "tokenizer.json"):
+        (broken.folder / "pretrained_32" / name).unlink()
+    output = broken.bert("run", "on", code=1)
+    assert "on.yaml:6: pretraining.start.from: has neither vocab.txt nor tokenizer.json" in output
+    assert "Traceback" not in output
