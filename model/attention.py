@@ -125,7 +125,10 @@ def _rows(
     sizes: tuple[list[int], list[int]], of_asking: tuple[Tensor, ...], of_looked_at: tuple[Tensor, ...]
 ) -> Iterator[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
     """Views of each row, [A, Q or K, D]."""
-    parts = ([part.transpose(0, 1).split(size, 1) for part in some] for size, some in zip(sizes, (of_asking, of_looked_at), strict=True))
+    parts = (
+        [part.transpose(0, 1).split(size, 1) for part in some]
+        for size, some in zip(sizes, (of_asking, of_looked_at), strict=True)
+    )
     asking, looked_at = (zip(*some, strict=True) for some in parts)
     return zip(asking, looked_at, strict=True)
 

@@ -178,15 +178,14 @@ class MaskedWordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """float [M, H], float [V, H] → logits float [M, V].
+        """float [M, H], float [V, H] → logits float [M, V'], V' the next multiple of 64.
 
-        Only the product sees the vocabulary filled up to a multiple of 64, and its logits are cut off here: no weight,
-        checkpoint or export has these rows, and nothing ever predicts them.
+        The spare ones are −inf: softmax, cross entropy, argmax and every gradient are those of V words. No weight,
+        checkpoint or export has these rows. To cut them off would copy the largest array of a step, there and back.
         """
-        size = len(words)
-        spare = -size % VOCABULARY_MULTIPLE
+        spare = -len(words) % VOCABULARY_MULTIPLE
         normed = self.norm(_wide(self.gelu(self.transform(hidden))))
-        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare)))[:, :size]
+        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare), value=-torch.inf))
 
 
 class BertForPretraining(nn.Module):
@@ -206,7 +205,7 @@ class BertForPretraining(nn.Module):
         positions: Tensor,
         masked_places: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the masked words, float [M, V], and of the next sentence, float [B, 2] (None without that task).
+        """Logits of the masked words, float [M, V'] (−inf beyond V), and of the next sentence, float [B, 2] (None without that task).
 
         `positions` int64 [B, P]: 0, then the row's masked positions, then fillers. `masked_places` int64 [M]: where in
         the flattened `positions` the masked words stand.
@@ -261,7 +260,7 @@ def pretraining_losses(
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
-    float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
+    float [M, V'], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
     `batch_rows` say how many masked words and rows the whole batch has: then losses and gradients of the parts, wherever
     they are computed, add up to those of the batch.
     """
@@ -278,25 +277,28 @@ def _wide(values: Tensor) -> Tensor:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Sum of cross entropies / count, float [M, V] and int64 [M] → scalar, its gradient made in place of the logarithms.
+    """Sum of cross entropies / count, float [M, V] and int64 [M] → scalar, its gradient made in place of the softmax.
 
     Over a large vocabulary this is a third of the time of F.cross_entropy, which fills two more arrays of this size.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, count: int) -> Tensor:
-        """−sum of log softmax at the targets, / count."""
-        logarithms = F.log_softmax(logits, 1)
-        ctx.save_for_backward(logarithms, targets)
+        """Sum of log Σ exp(logits) − logit of the target, / count.
+
+        With l the largest logit and p its share, log Σ exp(logits) = l − log p, and p is never small.
+        """
+        shares = F.softmax(logits, 1)
+        sums = logits.amax(1) - shares.amax(1).log()
+        ctx.save_for_backward(shares, targets)
         ctx.count = count
-        return F.nll_loss(logarithms, targets, reduction="sum") / count
+        return (sums - logits.gather(1, targets[:, None])[:, 0]).sum() / count
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """(softmax − one-hot) / count. Overwrites what forward saved: it runs once."""
-        logarithms, targets = ctx.saved_tensors
-        shares = logarithms.exp_()
+        shares, targets = ctx.saved_tensors
         shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
         return shares.mul_(gradient / ctx.count), None, None
 

@@ -100,4 +100,6 @@ def unpadded_of(rows: Shards) -> UnpaddedBatch:
 
 
 def _rows(lengths: npt.NDArray[np.int64]) -> Rows:
-    return Rows(torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), int(lengths.max(initial=0)))
+    return Rows(
+        torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), int(lengths.max(initial=0))
+    )
