@@ -41,7 +41,7 @@ WIRING = Wiring(
     kinds=frozenset({"pytorch"}),
     metadata=metadata,
     pool="accelerator",
-    # Only of a process that was killed or hung: it goes on where it stopped, and a retry costs the time since its last
+    # Only of a process that was killed, hung or had to make room: it goes on where it stopped, and a retry costs the time since its last
     # checkpoint.
     retry=dg.RetryPolicy(max_retries=2, delay=15),
 )

@@ -113,7 +113,7 @@ def run(
 
     Raises:
         TrainingError: the process ended without its result; the message ends with the last lines of its log.
-        ProcessLost: it was killed, or hung.
+        ProcessLost: it was killed, hung, or was told by a signal to make room.
     """
     settings = settings or TrainingSettings()
     how = way(module, folder, settings, ranks)
@@ -152,6 +152,7 @@ def run(
                     "the last checkpoint.",
                 )
         asked = False
+        by_hand = (folder / child.CANCEL).exists()
     except ProcessLost:
         (folder / child.CANCEL).touch()
         _kill(process, folder)
@@ -168,7 +169,7 @@ def run(
         _kill(process, folder)  # a replica may be left where another one failed
         who, code = _first_to_fail(folder / how.log, beginnings[how.log]) or (module, process.returncode)
         command = f"\n    its command: {how.command[-1]}" if how.far else ""
-        error = ProcessLost if _lost(code, how) else TrainingError
+        error = ProcessLost if _lost(code, how, by_hand) else TrainingError
         raise error(
             f"{who} {_ending(code)}{command}\n{_tail(folder / LOG, beginnings[LOG])}",
             f"Its log is {folder / LOG}; {_advice(code, how)}",
@@ -255,9 +256,12 @@ def _first_to_fail(log: Path, beginning: int) -> tuple[str, int] | None:
     )
 
 
-def _lost(code: int, how: Way) -> bool:
-    """Whether an exit code is that of a process that was killed or hung, or whose host can't be reached (ssh's 255)."""
-    return code < 0 or code == heartbeat.HUNG or (how.far and code > 128 and code != child.STOPPED)
+def _lost(code: int, how: Way, by_hand: bool) -> bool:
+    """Whether an exit code is that of a process that was killed or hung, was told to make room (unless `by_hand`, by the file
+    `cancel`), or whose host can't be reached any more (ssh's 255)."""
+    if code == child.STOPPED:
+        return not by_hand
+    return code < 0 or code == heartbeat.HUNG or (how.far and code > 128)
 
 
 def _ending(code: int) -> str:

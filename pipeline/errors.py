@@ -54,7 +54,7 @@ class TrainingError(BertError):
 
 
 class ProcessLost(TrainingError):
-    """A training process that was killed or hung: the machine's fault more likely than the job's."""
+    """A training process that was killed, hung or had to make room: nothing that the job did."""
 
 
 def told(error: BertError) -> dict[str, str]:

@@ -132,10 +132,13 @@ def test_a_version_of_the_store_and_its_stable_part(world: World) -> None:
     assert exported.body["statistics"]["updates"] == 46
 
 
-def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(world: World, tmp_path: Path) -> None:
-    broken = world.copy(tmp_path / "broken")
+def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(made: World, tmp_path: Path) -> None:
+    world = made.copy(tmp_path / "world")
+    world.bert("export", "tiny/pretrained_32", str(world.folder / "lost"))
     for name in ("vocab.txt", "tokenizer.json"):
-        (broken.folder / "pretrained_32" / name).unlink()
-    output = broken.bert("run", "on", code=1)
-    assert "on.yaml:6: pretraining.start.from: has neither vocab.txt nor tokenizer.json" in output
+        (world.folder / "lost" / name).unlink()
+    text = START.replace("{name}", "lost") + "pretraining: {start: {from: ../lost, mode: continue}}\n"
+    (world.folder / "recipes" / "lost.yaml").write_text(text, encoding="utf-8")
+    output = world.bert("run", "lost", code=1)
+    assert "lost.yaml:6: pretraining.start.from: has neither vocab.txt nor tokenizer.json" in output
     assert "Traceback" not in output

@@ -168,6 +168,28 @@ def test_a_signal_to_the_process_makes_exit_code_143(tmp_path: Path) -> None:
     assert process.wait(20) == 143
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_host_that_makes_room_loses_the_process_but_who_cancels_by_hand_means_it(
+    tmp_path: Path, by_hand: bool
+) -> None:
+    prepared(tmp_path, steps=2000)
+
+    def ask() -> None:
+        wait_for((tmp_path / "metrics.jsonl").exists)
+        if by_hand:
+            (tmp_path / "cancel").touch()
+        else:
+            os.kill(pid_of(tmp_path), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    with pytest.raises(TrainingError, match="asked to stop from outside; it has saved") as ended:
+        launcher.run(MODULE, tmp_path, total=2000, poll_seconds=0.05)
+    asking.join()
+    assert isinstance(ended.value, ProcessLost) != by_hand
+    assert ("stopped and saved: SIGTERM" in ended.value.what) != by_hand
+
+
 def test_one_process_at_a_time_in_a_run_folder(tmp_path: Path) -> None:
     held = child.hold(tmp_path)
     with pytest.raises(TrainingError, match=rf"another process \(pid {os.getpid()} on .*\) trains"):
