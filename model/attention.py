@@ -38,8 +38,8 @@ def padded(mask: Tensor | None) -> Mix:
     """Rows side by side, [B, S, A, D]. `mask` bool [B, 1, 1 or Q, K]: True may be looked at; None: everything may."""
 
     def mix(queries: Tensor, keys: Tensor, values: Tensor, dropout: float) -> Tensor:
-        turned = (part.transpose(1, 2) for part in (queries, keys, values))  # [B, A, S, D]
-        return F.scaled_dot_product_attention(*turned, attn_mask=mask, dropout_p=dropout).transpose(1, 2)
+        q, k, v = (part.transpose(1, 2) for part in (queries, keys, values))  # [B, A, S, D]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout).transpose(1, 2)
 
     return mix
 
@@ -55,16 +55,15 @@ def unpadded(asking: Rows, looked_at: Rows, causal: bool = False) -> Mix:
             return _by_kernel(queries, keys, values, asking, looked_at, causal, dropout)
         sizes = asking.lengths, looked_at.lengths
         if dropout:
-            found: Tensor = _Attention.apply(queries, keys, values, sizes, causal, dropout, drawn_seed())
-            return found
+            mixed: Tensor = _Attention.apply(queries, keys, values, sizes, causal, dropout, drawn_seed())
+            return mixed
         # A row at a time needs neither padding nor a mask, and its scores stay in the cache. Rows are independent: one
         # call for several of them would save microseconds.
-        rows = zip(queries.split(sizes[0]), keys.split(sizes[1]), values.split(sizes[1]), strict=True)
-        each = [
-            F.scaled_dot_product_attention(*(part.transpose(0, 1)[None] for part in row), is_causal=causal)
-            for row in rows
-        ]  # [1, A, Q, D]
-        return torch.cat([one[0].transpose(0, 1) for one in each])
+        found = [
+            F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0].transpose(0, 1)
+            for (q,), (k, v) in _rows(sizes, (queries,), (keys, values))
+        ]  # [Q, A, D] each
+        return torch.cat(found)
 
     return mix
 
@@ -141,9 +140,9 @@ def _by_kernel(
     Not run on a GPU so far: model/devices/cuda.py does not ask for unpadded batches before it was.
     torch.nn.attention.varlen knows no dropout (torch 2.13).
     """
-    nested = (
+    q, k, v = (
         torch.nested.nested_tensor_from_jagged(part, rows.starts, max_seqlen=rows.longest, min_seqlen=1).transpose(1, 2)
         for part, rows in ((queries, asking), (keys, looked_at), (values, looked_at))
     )
-    found = F.scaled_dot_product_attention(*nested, dropout_p=dropout, is_causal=causal)
+    found = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal)
     return found.transpose(1, 2).values()

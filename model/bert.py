@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from model.attention import Mix, Rows, padded, unpadded
 from model.dropout import Dropout
@@ -110,6 +111,8 @@ class Bert(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.vocabulary_size = vocabulary_size
+        self.checkpointing = False
+        """in training each layer is computed again for the backward pass, with the same dropout, instead of kept"""
         self.embeddings = Embeddings(architecture, vocabulary_size)
         self.layers = nn.ModuleList(Layer(architecture) for _ in range(architecture.layers))
         self.pooler = nn.Linear(architecture.hidden, architecture.hidden)
@@ -158,9 +161,15 @@ class Bert(nn.Module):
 
     def _through_layers(self, hidden: Tensor, mix: Mix, last_mix: Mix, asked: Tensor | None = None) -> Tensor:
         for layer in self.layers[:-1]:
-            hidden = layer(hidden, mix)
-        last: Tensor = self.layers[-1](hidden, last_mix, asked)
-        return last
+            hidden = self._layer(layer, hidden, mix, None)
+        return self._layer(self.layers[-1], hidden, last_mix, asked)
+
+    def _layer(self, layer: nn.Module, hidden: Tensor, mix: Mix, asked: Tensor | None) -> Tensor:
+        if self.checkpointing and self.training:
+            computed: Tensor = checkpoint(layer, hidden, mix, asked, use_reentrant=False)
+        else:
+            computed = layer(hidden, mix, asked)
+        return computed
 
     def pool(self, hidden: Tensor) -> Tensor:
         """float [B, S, H] → float [B, H]: tanh of a projection of the first token."""
