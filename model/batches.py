@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from model.bert import BertForPretraining
 from model.devices import Device
 from model.order import rows_at
 from pipeline.config import ShardsConfig
@@ -59,6 +60,11 @@ class Batch:
     def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The arguments of BertForPretraining."""
         return self.input_ids, self.token_type_ids, self.attention_mask, self.positions, self.masked_places
+
+    def logits(self, model: BertForPretraining) -> tuple[Tensor, Tensor | None]:
+        """What the model says of the masked words and of the sentence pairs."""
+        words, sentences = model(*self.model_inputs)
+        return words, sentences
 
     def on(self, device: Device) -> "Batch":
         """The same batch on a device."""

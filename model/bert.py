@@ -8,7 +8,9 @@ attention and the logits) take and give bf16; what they add to, the sum of word,
 residual after it, is fp32, and so is every LayerNorm, the softmax inside of attention, and the loss.
 
 Shapes: B batch, S sequence, H hidden, A heads, V vocabulary, P positions asked for of each row, M masked words of the
-whole batch.
+whole batch. A batch comes in one of two forms, with the same results: padded, [B, S], of which a compiler for static
+shapes can make use; or unpadded, the T tokens of all rows one after the other, of which the last layer is asked for Q.
+`..` stands for [B, S] and [B, P], or for [T] and [Q]: all but attention is done token by token.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
+from model.attention import Mix, Rows, padded, unpadded
+from model.dropout import Dropout
 from pipeline.config import Architecture
 
 LAYER_NORM_EPSILON = 1e-12
@@ -40,11 +45,14 @@ class Embeddings(nn.Module):
         self.position = nn.Embedding(architecture.max_positions, hidden)
         self.token_type = nn.Embedding(TOKEN_TYPES, hidden)
         self.norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        """int64 [B, S], int64 [B, S] → float [B, S, H]."""
-        positions = self.position.weight[: input_ids.shape[1]]  # [S, H], broadcast over the batch
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        """int64 [..] each → float [.., H]. Without `position_ids` the tokens of a row are at 0, 1 … S − 1."""
+        if position_ids is None:
+            positions = self.position.weight[: input_ids.shape[1]]  # [S, H], broadcast over the batch
+        else:
+            positions = self.position(position_ids)
         return self.dropout(self.norm(self.word(input_ids) + positions + self.token_type(token_type_ids)))
 
 
@@ -61,22 +69,15 @@ class Attention(nn.Module):
         self.output = nn.Linear(hidden, hidden)
         self.dropout = architecture.dropout
 
-    def forward(self, asking: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """What each of `asking` float [B, P, H] finds in `hidden` float [B, S, H] → float [B, P, H].
+    def forward(self, asking: Tensor, hidden: Tensor, mix: Mix) -> Tensor:
+        """What each of `asking` float [B, P, H] or [Q, H] finds in `hidden` float [.., H] → as `asking`.
 
-        `mask` bool [B, 1, 1 or P, S]: True may be looked at; None: everything may.
+        `mix` knows which tokens may look at which.
         """
-        mixed = F.scaled_dot_product_attention(
-            self._split(self.query(asking)),
-            self._split(self.key(hidden)),
-            self._split(self.value(hidden)),
-            attn_mask=mask,
-            dropout_p=self.dropout if self.training else 0.0,
-        )  # [B, A, P, H / A], scaled by 1 / sqrt(H / A)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # [B, P, H]
-
-    def _split(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, S, H] → [B, A, S, H / A]
+        projected = self.query(asking), self.key(hidden), self.value(hidden)
+        queries, keys, values = (each.unflatten(-1, (self.heads, -1)) for each in projected)  # [.., A, H / A]
+        mixed = mix(queries, keys, values, self.dropout if self.training else 0.0)
+        return self.output(mixed.flatten(-2))
 
 
 class Layer(nn.Module):
@@ -91,22 +92,16 @@ class Layer(nn.Module):
         self.intermediate = nn.Linear(hidden, intermediate)
         self.output = nn.Linear(intermediate, hidden)
         self.output_norm = nn.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
         self.gelu = nn.GELU(APPROXIMATION[architecture.gelu])
 
-    def forward(self, hidden: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """float [B, S, H] → float [B, S, H], or, with positions int64 [B, P], only those: float [B, P, H]."""
-        asking = hidden if positions is None else _at(hidden, positions)
-        attended = self.attention_norm(asking + self.dropout(self.attention(asking, hidden, mask)))
-        widened = self.gelu(self.intermediate(attended))  # [B, P, intermediate]
+    def forward(self, hidden: Tensor, mix: Mix, asked: Tensor | None = None) -> Tensor:
+        """float [.., H] → float [.., H], or, with `asked` int64 [..], only these of the tokens, which are counted through
+        all rows: float [.., H] in the form of `asked`."""
+        asking = hidden if asked is None else F.embedding(asked, hidden.flatten(0, -2))
+        attended = self.attention_norm(asking + self.dropout(self.attention(asking, hidden, mix)))
+        widened = self.gelu(self.intermediate(attended))  # [.., intermediate]
         return self.output_norm(attended + self.dropout(self.output(widened)))
-
-
-def _at(hidden: Tensor, positions: Tensor) -> Tensor:
-    """float [B, S, H], int64 [B, P] → float [B, P, H]."""
-    batch, sequence, _ = hidden.shape
-    rows = torch.arange(0, batch * sequence, sequence, device=hidden.device)[:, None]  # [B, 1]
-    return F.embedding(rows + positions, hidden.flatten(0, 1))
 
 
 class Bert(nn.Module):
@@ -116,6 +111,8 @@ class Bert(nn.Module):
         super().__init__()
         self.architecture = architecture
         self.vocabulary_size = vocabulary_size
+        self.checkpointing = False
+        """in training each layer is computed again for the backward pass, with the same dropout, instead of kept"""
         self.embeddings = Embeddings(architecture, vocabulary_size)
         self.layers = nn.ModuleList(Layer(architecture) for _ in range(architecture.layers))
         self.pooler = nn.Linear(architecture.hidden, architecture.hidden)
@@ -126,22 +123,53 @@ class Bert(nn.Module):
         """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → hidden states float [B, S, H].
 
         With `positions` int64 [B, P] the hidden states at these positions only, float [B, P, H], and the last layer
-        costs P / S of what it would. `pool` needs the first token's state first: positions[:, 0] = 0.
+        costs P / S of what it would. The sentence head needs the first token's state first: positions[:, 0] = 0.
         """
         # Without padding the mask changes nothing, and attention without one is faster.
         mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
         last_mask = mask
+        batch, sequence = input_ids.shape
         if self.architecture.attention == "causal":
-            place = torch.arange(input_ids.shape[1], device=input_ids.device)
+            place = torch.arange(sequence, device=input_ids.device)
             asking = place[None] if positions is None else positions
             padding = attention_mask[:, None, None, :]
             mask = padding & (place[:, None] >= place)  # [B, 1, S, S]
             last_mask = padding & (asking[:, None, :, None] >= place)  # [B, 1, P, S]
-        hidden: Tensor = self.embeddings(input_ids, token_type_ids)
+        if positions is not None:
+            positions = positions + torch.arange(0, batch * sequence, sequence, device=positions.device)[:, None]
+        embedded = self.embeddings(input_ids, token_type_ids)
+        return self._through_layers(embedded, padded(mask), padded(last_mask), positions)
+
+    def unpadded(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        position_ids: Tensor,
+        rows: Rows,
+        asked: Tensor,
+        asked_rows: Rows,
+    ) -> Tensor:
+        """int64 [T] each → hidden states of the tokens `asked` int64 [Q], row by row: float [Q, H].
+
+        `rows`: where each row lies among the T; `asked_rows`: where what is asked for of it lies among the Q.
+        """
+        embedded = self.embeddings(input_ids, token_type_ids, position_ids)
+        if self.architecture.attention == "causal":  # nearly every token is to be predicted: all of them are computed
+            mix = unpadded(rows, rows, causal=True)
+            return F.embedding(asked, self._through_layers(embedded, mix, mix))
+        return self._through_layers(embedded, unpadded(rows, rows), unpadded(asked_rows, rows), asked)
+
+    def _through_layers(self, hidden: Tensor, mix: Mix, last_mix: Mix, asked: Tensor | None = None) -> Tensor:
         for layer in self.layers[:-1]:
-            hidden = layer(hidden, mask)
-        last: Tensor = self.layers[-1](hidden, last_mask, positions)
-        return last
+            hidden = self._layer(layer, hidden, mix, None)
+        return self._layer(self.layers[-1], hidden, last_mix, asked)
+
+    def _layer(self, layer: nn.Module, hidden: Tensor, mix: Mix, asked: Tensor | None) -> Tensor:
+        if self.checkpointing and self.training:
+            computed: Tensor = checkpoint(layer, hidden, mix, asked, use_reentrant=False)
+        else:
+            computed = layer(hidden, mix, asked)
+        return computed
 
     def pool(self, hidden: Tensor) -> Tensor:
         """float [B, S, H] → float [B, H]: tanh of a projection of the first token."""
@@ -159,15 +187,14 @@ class MaskedWordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """float [M, H], float [V, H] → logits float [M, V].
+        """float [M, H], float [V, H] → logits float [M, V'], V' the next multiple of 64.
 
-        Only the product sees the vocabulary filled up to a multiple of 64, and its logits are cut off here: no weight,
-        checkpoint or export has these rows, and nothing ever predicts them.
+        The spare ones are −inf: softmax, cross entropy, argmax and every gradient are those of V words. No weight,
+        checkpoint or export has these rows. To cut them off would copy the largest array of a step, there and back.
         """
-        size = len(words)
-        spare = -size % VOCABULARY_MULTIPLE
+        spare = -len(words) % VOCABULARY_MULTIPLE
         normed = self.norm(_wide(self.gelu(self.transform(hidden))))
-        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare)))[:, :size]
+        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare), value=-torch.inf))
 
 
 class BertForPretraining(nn.Module):
@@ -187,15 +214,36 @@ class BertForPretraining(nn.Module):
         positions: Tensor,
         masked_places: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the masked words, float [M, V], and of the next sentence, float [B, 2] (None without that task).
+        """Logits of the masked words, float [M, V'] (−inf beyond V), and of the next sentence, float [B, 2] (None without that task).
 
         `positions` int64 [B, P]: 0, then the row's masked positions, then fillers. `masked_places` int64 [M]: where in
         the flattened `positions` the masked words stand.
         """
         hidden = self.encoder(input_ids, token_type_ids, attention_mask, positions)  # [B, P, H]
-        chosen = F.embedding(masked_places, hidden.flatten(0, 1))  # [M, H]
+        return self._heads(hidden.flatten(0, 1), masked_places, hidden)
+
+    def unpadded(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        position_ids: Tensor,
+        rows: Rows,
+        asked: Tensor,
+        asked_rows: Rows,
+        masked_places: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`forward` of an unpadded batch.
+
+        `asked` int64 [Q]: of each row its first token, then its masked ones. `masked_places` int64 [M]: where in `asked`
+        the masked words stand. The others as `Bert.unpadded` has them.
+        """
+        hidden = self.encoder.unpadded(input_ids, token_type_ids, position_ids, rows, asked, asked_rows)  # [Q, H]
+        return self._heads(hidden, masked_places, F.embedding(asked_rows.starts[:-1, None], hidden))
+
+    def _heads(self, hidden: Tensor, masked_places: Tensor, by_row: Tensor) -> tuple[Tensor, Tensor | None]:
+        chosen = F.embedding(masked_places, hidden)  # [M, H]
         words = self.masked_words(chosen, self.encoder.embeddings.word.weight)
-        return words, None if self.next_sentence is None else self.next_sentence(self.encoder.pool(hidden))
+        return words, None if self.next_sentence is None else self.next_sentence(self.encoder.pool(by_row))
 
 
 @dataclass(frozen=True)
@@ -221,7 +269,7 @@ def pretraining_losses(
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
-    float [M, V], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
+    float [M, V'], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
     `batch_rows` say how many masked words and rows the whole batch has: then losses and gradients of the parts, wherever
     they are computed, add up to those of the batch.
     """
@@ -238,25 +286,28 @@ def _wide(values: Tensor) -> Tensor:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Sum of cross entropies / count, float [M, V] and int64 [M] → scalar, its gradient made in place of the logarithms.
+    """Sum of cross entropies / count, float [M, V] and int64 [M] → scalar, its gradient made in place of the softmax.
 
     Over a large vocabulary this is a third of the time of F.cross_entropy, which fills two more arrays of this size.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, count: int) -> Tensor:
-        """−sum of log softmax at the targets, / count."""
-        logarithms = F.log_softmax(logits, 1)
-        ctx.save_for_backward(logarithms, targets)
+        """Sum of log Σ exp(logits) − logit of the target, / count.
+
+        With l the largest logit and p its share, log Σ exp(logits) = l − log p, and p is never small.
+        """
+        shares = F.softmax(logits, 1)
+        sums = logits.amax(1) - shares.amax(1).log()
+        ctx.save_for_backward(shares, targets)
         ctx.count = count
-        return F.nll_loss(logarithms, targets, reduction="sum") / count
+        return (sums - logits.gather(1, targets[:, None])[:, 0]).sum() / count
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """(softmax − one-hot) / count. Overwrites what forward saved: it runs once."""
-        logarithms, targets = ctx.saved_tensors
-        shares = logarithms.exp_()
+        shares, targets = ctx.saved_tensors
         shares[torch.arange(len(targets), device=targets.device), targets] -= 1.0
         return shares.mul_(gradient / ctx.count), None, None
 

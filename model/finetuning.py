@@ -28,7 +28,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="1",
+    version="2",  # 2: other dropout bits on a CPU
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
@@ -38,6 +38,8 @@ STAGE = Stage(
         "model/metrics.py",
         "model/tfidf.py",
         "model/bert.py",
+        "model/attention.py",
+        "model/dropout.py",
         "model/optimizer.py",
         "model/order.py",
         "model/schedule.py",

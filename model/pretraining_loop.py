@@ -48,6 +48,7 @@ from model.pretraining_job import STABLE, Job, State, Window, mean
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
+from model.unpadded import UnpaddedBatch, unpadded_of
 from pipeline import atomic, progress
 from pipeline.config import TrainConfig
 from pipeline.errors import DataError, TrainingError
@@ -104,6 +105,7 @@ class _Run:
         self.targets = _targets(job)
         self.model = BertForPretraining(self.config.architecture, job.vocabulary_size, self.config.sentence_task)
         self.model.to(device.torch_device)
+        self.model.encoder.checkpointing = job.training.activation_checkpointing
         self.optimizer = _optimizer(self.config, self.model)
         own = -(-self.config.batch_size // replicas.count)
         tokens = job.training.micro_batch_tokens
@@ -270,11 +272,11 @@ class _Run:
                 return None
             if not len(some):
                 continue  # another replica has one more
-            batch = batch_of(some, config.sequence_length).on(self.device)
+            batch = self._made(some)
             unlike = self.replicas.rank or part
             self.device.seed_step(mix(config.seed, self.replicas.rank, part) if unlike else config.seed, number)
             with self.device.autocast(config.precision):
-                words, pairs = self.model(*batch.model_inputs)
+                words, pairs = batch.logits(self.model)
                 losses = pretraining_losses(
                     words, batch.masked_ids, pairs, batch.labels, batch_words=words_total, batch_rows=pairs_total
                 )
@@ -282,6 +284,11 @@ class _Run:
             found.add(losses, words, pairs, batch, words_total, pairs_total)
             found.flops += training_flops(config.architecture, self.job.vocabulary_size, some)
         return found if rehearsal else found.of_all(self.replicas)
+
+    def _made(self, rows: Shards) -> Batch | UnpaddedBatch:
+        """The rows as the model takes them here, on the device."""
+        batch = unpadded_of(rows) if self.device.unpadded else batch_of(rows, self.config.sequence_length)
+        return batch.on(self.device)
 
     def _look_for_a_spike(self, loss: float) -> None:
         state = self.state
@@ -375,9 +382,9 @@ class _Run:
             if turn + replicas.rank >= len(parts):
                 continue
             rows = held_out_rows(self.held_out_shards, parts[turn + replicas.rank], self.targets)
-            batch = batch_of(rows, self.config.sequence_length).on(self.device)
+            batch = self._made(rows)
             with self.device.autocast(self.config.precision):
-                words, sentences = self.model(*batch.model_inputs)
+                words, sentences = batch.logits(self.model)
                 losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
             found.add(losses, words, sentences, batch, len(batch.masked_ids), len(rows))
         found = found.of_all(replicas)
@@ -669,7 +676,13 @@ class _Found:
         self.tokens = self.places = self.flops = 0.0
 
     def add(
-        self, losses: Losses, words: Tensor, pairs: Tensor | None, batch: Batch, words_total: int, pairs_total: int
+        self,
+        losses: Losses,
+        words: Tensor,
+        pairs: Tensor | None,
+        batch: Batch | UnpaddedBatch,
+        words_total: int,
+        pairs_total: int,
     ) -> None:
         """Count a batch: its losses, which are sums divided by these totals, its logits, and what is right."""
         self.words += len(batch.masked_ids)

@@ -18,6 +18,8 @@ class Device(Protocol):
     kind: str
     """cpu or cuda"""
     torch_device: torch.device
+    unpadded: bool
+    """batches for pretraining come without padding (model/unpadded.py)"""
 
     @property
     def name(self) -> str:

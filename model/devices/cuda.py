@@ -12,6 +12,8 @@ class Cuda:
     """One process on the current CUDA device."""
 
     kind = "cuda"
+    unpadded = False
+    """model/attention.py could (nested tensors, flash attention), but nobody has run that on a card yet"""
 
     def __init__(self, number: int = 0) -> None:
         # cuBLAS is deterministic only with a workspace of fixed size, read before its first call.

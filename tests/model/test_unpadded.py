@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from model.attention import _Attention
 from model.batches import Batch, batch_of, next_words, padded_length
 from model.bert import BertForPretraining, initialize, pretraining_losses
+from model.dropout import Dropout, kept
 from model.unpadded import UnpaddedBatch, unpadded_of
 from pipeline.errors import DataError
 from pipeline.shard_schema import Shards
@@ -33,10 +35,10 @@ def rows_of(count: int, seed: int, pair: bool = True) -> Shards:
 
 def padded(batch: UnpaddedBatch, length: int) -> dict[str, list[list[int]]]:
     """Token by token, without numpy."""
-    ends = batch.cu_seqlens.tolist()
+    ends = batch.rows.starts.tolist()
     rows = list(pairwise(ends))
     fill = [0] * length
-    places, ids = batch.masked_places.tolist(), batch.masked_ids.tolist()
+    places, ids = batch.asked[batch.masked_places].tolist(), batch.masked_ids.tolist()
     return {
         "input_ids": [(batch.input_ids[a:b].tolist() + fill)[:length] for a, b in rows],
         "token_type_ids": [(batch.token_type_ids[a:b].tolist() + fill)[:length] for a, b in rows],
@@ -63,13 +65,19 @@ def test_padding_an_unpadded_batch_gives_the_padded_one(seed: int) -> None:
     assert batch.attention_mask.tolist() == found["attention_mask"]
     assert masked_of(batch) == found["masked"]
     assert flat.position_ids.tolist() == [place for length in rows.lengths for place in range(length)]
-    assert flat.input_ids[flat.first_tokens.long()].tolist() == batch.input_ids[:, 0].tolist()
-    assert (flat.tokens, flat.longest) == (batch.tokens, int(rows.lengths.max()))
+    asked = [part.tolist() for part in flat.asked.split(flat.asked_rows.lengths)]
+    starts = rows.input_offsets.tolist()
+    assert asked == [
+        [start, *(start + place for place, _ in masks)] for start, masks in zip(starts, found["masked"], strict=False)
+    ]
+    assert (flat.tokens, flat.rows.longest) == (batch.tokens, int(rows.lengths.max()))
+    assert flat.asked_rows.longest == max(map(len, asked))
     assert (None if flat.labels is None else flat.labels.tolist()) == (
         None if batch.labels is None else batch.labels.tolist()
     )
     kinds = {name: value.dtype for name, value in vars(flat).items() if isinstance(value, torch.Tensor)}
-    assert kinds.pop("cu_seqlens") == torch.int32 and set(kinds.values()) == {torch.int64}
+    assert set(kinds.values()) == {torch.int64}
+    assert flat.rows.starts.dtype == flat.asked_rows.starts.dtype == torch.int32
 
 
 def test_static_shapes_follow_from_the_number_of_rows() -> None:
@@ -118,6 +126,112 @@ def test_fillers_change_neither_the_loss_nor_the_gradient(left_to_right: bool) -
     for name, gradient in plain_gradients.items():
         assert torch.allclose(found_gradients[name], gradient, rtol=1e-9, atol=1e-12)
         assert torch.equal(found_gradients[name], other_gradients[name])
+
+
+def gradients_of(model: BertForPretraining, batch: Batch | UnpaddedBatch) -> tuple[float, dict[str, torch.Tensor]]:
+    """Loss and gradient of every parameter."""
+    model.zero_grad()
+    words, sentences = batch.logits(model)
+    loss = pretraining_losses(words, batch.masked_ids, sentences, batch.labels).total
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+ROWS = {
+    "nine": rows_of(9, 3),
+    "one": rows_of(1, 4),
+    "unlike": rows_of(40, 5).take(
+        np.array([int(np.argmin(rows_of(40, 5).lengths)), int(np.argmax(rows_of(40, 5).lengths))])
+    ),
+}
+
+
+@pytest.mark.parametrize("which", ROWS)
+@pytest.mark.parametrize("attention", ["bidirectional", "causal"])
+@pytest.mark.parametrize("task", ["nsp", "none"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+def test_without_padding_loss_and_gradients_are_those_with_it(
+    which: str, attention: str, task: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    rows = ROWS[which]
+    if attention == "causal":
+        rows = next_words(rows, np.arange(len(rows)), np.zeros(len(rows), np.int64))
+    architecture = ARCHITECTURE.model_copy(update={"dropout": 0.0, "attention": attention, "layers": 3})
+    model = BertForPretraining(architecture, len(VOCABULARY), task).to(dtype)
+    initialize(model, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():  # far from their initial values: every bias counts
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2), dtype=dtype)
+    expected, of_padded = gradients_of(model, batch_of(rows, 16))
+    for checkpointing in (False, True):
+        model.encoder.checkpointing = checkpointing
+        found, of_unpadded = gradients_of(model, unpadded_of(rows))
+        assert abs(found - expected) < tolerance
+        assert of_unpadded.keys() == of_padded.keys()
+        for name, gradient in of_padded.items():
+            torch.testing.assert_close(of_unpadded[name], gradient, atol=tolerance, rtol=tolerance, msg=name)
+
+
+@pytest.mark.parametrize("form", ["padded", "unpadded"])
+def test_a_layer_computed_twice_gives_the_same_bits(form: str) -> None:
+    """With dropout, on a CPU, in fp32 and under bf16: the second time drops the same units."""
+    model = BertForPretraining(ARCHITECTURE, len(VOCABULARY), "nsp")
+    initialize(model, 1)
+    batch = batch_of(ROWS["nine"], 16) if form == "padded" else unpadded_of(ROWS["nine"])
+    for half in (False, True):
+        found = []
+        for model.encoder.checkpointing in (False, True):
+            torch.manual_seed(5)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+                found.append(gradients_of(model, batch))
+        (loss, kept), (again, computed) = found
+        assert loss == again and kept.keys() == computed.keys()
+        assert all(torch.equal(kept[name], computed[name]) for name in kept)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_with_dropout_is_that_of_torch_with_the_same_units_dropped(causal: bool) -> None:
+    """float64, rows of 1, 4, 2 and 7 tokens, two heads of three, 30 % dropped: values to 1e-12, gradients by differences."""
+    sizes, dropped, seed = [1, 4, 2, 7], 0.3, 11
+    random = torch.Generator().manual_seed(1)
+    asking = sizes if causal else [1, 2, 1, 3]
+    q, k, v = (
+        torch.randn(sum(some), 2, 3, generator=random, dtype=torch.float64, requires_grad=True)
+        for some in (asking, sizes, sizes)
+    )
+
+    def mixed(*parts: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = _Attention.apply(*parts, (asking, sizes), causal, dropped, seed)
+        return found
+
+    bits = np.random.SFC64(seed)
+    expected = []
+    for a, b, c in zip(q.split(asking), k.split(sizes), v.split(sizes), strict=True):
+        scores = torch.einsum("qad,kad->aqk", a, b) / 3**0.5
+        if causal:
+            scores = scores + torch.full(scores.shape[1:], -torch.inf, dtype=torch.float64).triu(1)
+        units = kept(tuple(scores.shape), dropped, bits, torch.float64)
+        expected.append(torch.einsum("aqk,kad->qad", scores.softmax(-1) * units * 65536 / (65536 - 19661), c))
+    torch.testing.assert_close(mixed(q, k, v), torch.cat(expected), atol=1e-12, rtol=0)
+    assert torch.autograd.gradcheck(mixed, (q, k, v))
+
+
+def test_dropout_drops_its_share_and_moves_no_mean() -> None:
+    """2 million values, seed 3. The share 0.1 is 6554 / 65536; 5 standard deviations are 0.00107."""
+    dropout, ones = Dropout(0.1), torch.ones(2000, 1000)
+    torch.manual_seed(3)
+    found = dropout(ones)
+    share = (found == 0).double().mean().item()
+    assert share == pytest.approx(6554 / 65536, abs=0.00107)
+    assert found.double().mean().item() == pytest.approx(1, abs=0.0012)
+    assert found.unique().tolist() == [0.0, pytest.approx(1 / (1 - 6554 / 65536))]
+    by_row = (found == 0).double().mean(1)
+    assert by_row.std().item() == pytest.approx((0.1 * 0.9 / 1000) ** 0.5, rel=0.1)
+    assert not torch.equal(dropout(ones), found)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(ones), found)
+    assert torch.equal(dropout.eval()(ones), ones)
+    assert Dropout(0.1)(ones.bfloat16()).dtype == torch.float32
 
 
 @pytest.mark.parametrize(
