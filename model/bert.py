@@ -187,14 +187,16 @@ class MaskedWordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """float [M, H], float [V, H] → logits float [M, V'], V' the next multiple of 64.
+        """float [M, H], float [V, H] → logits float [M, V]; in training [M, V'], V' the next multiple of 64.
 
         The spare ones are −inf: softmax, cross entropy, argmax and every gradient are those of V words. No weight,
-        checkpoint or export has these rows. To cut them off would copy the largest array of a step, there and back.
+        checkpoint or export has these rows. To cut them off in training would copy the largest array of a step, there and
+        back.
         """
         spare = -len(words) % VOCABULARY_MULTIPLE
         normed = self.norm(_wide(self.gelu(self.transform(hidden))))
-        return F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare), value=-torch.inf))
+        logits = F.linear(normed, F.pad(words, (0, 0, 0, spare)), F.pad(self.bias, (0, spare), value=-torch.inf))
+        return logits if self.training else logits[:, : len(words)]
 
 
 class BertForPretraining(nn.Module):
@@ -214,7 +216,8 @@ class BertForPretraining(nn.Module):
         positions: Tensor,
         masked_places: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the masked words, float [M, V'] (−inf beyond V), and of the next sentence, float [B, 2] (None without that task).
+        """Logits of the masked words, float [M, V] (in training −inf beyond V up to a multiple of 64), and of the next
+        sentence, float [B, 2] (None without that task).
 
         `positions` int64 [B, P]: 0, then the row's masked positions, then fillers. `masked_places` int64 [M]: where in
         the flattened `positions` the masked words stand.

@@ -138,7 +138,7 @@ MASKS = ShardsConfig(sequence_length=16, max_predictions_per_seq=3, masking="dyn
 def test_rows_without_stored_masks_train_and_resume_exactly(
     tmp_path: Path, shards: Path, changes: dict[str, Any]
 ) -> None:
-    config = config_of(sentence_task="none", **changes)
+    config = config_of(sentence_task="none", steps=96, schedule_steps=96, **changes)
     whole = job(tmp_path / "whole", unmasked(shards), config)
     write_vocabulary(whole)
     assert train(whole, Stop())
