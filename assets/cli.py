@@ -19,6 +19,7 @@ from pipeline import progress
 from pipeline.build import accept as accept_check
 from pipeline.build import open_store
 from pipeline.errors import BertError, RecipeError
+from pipeline.recipe import RESERVED
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -109,7 +110,9 @@ def run(
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
     elif succeeded:
-        print(f"\n{target} is up to date.  Next: bert report {recipe} · bert audit {recipe}/release · make ui")
+        following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
+        audited = asset.path if asset else f"{recipe}/{'NAME' if recipe == RESERVED else 'release'}"
+        print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
         left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
         print(
@@ -179,6 +182,18 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
         return
     print((folder / "report.md").read_text(encoding="utf-8"))
     print(f"With plots: {folder / 'report.html'}")
+
+
+@app.command()
+def compare(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")],
+    as_json: Json = False,
+) -> None:
+    """Several recipes side by side, from what they have now; cells that were not run say so."""
+    from assets.comparing import compare as made
+    from assets.comparing import compare_text
+
+    show(made(name.removeprefix("comparisons/")), as_json, compare_text)
 
 
 @app.command()

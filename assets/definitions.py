@@ -1,14 +1,16 @@
-"""Everything that Dagster loads: for each recipe a group of assets and a job. Read this first.
+"""Everything that Dagster loads: for each recipe a group of assets and a job, and one for all comparisons. Read this first.
 
-A recipe that can't be used shows as a single asset with its error; it takes no other recipe away.
+A recipe or comparison that can't be used shows as a single asset with its error; it takes no other recipe away.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 
 from assets import (
     books,
+    comparison,
     contamination,
     documents,
     files,
@@ -25,7 +27,9 @@ from assets import (
     wikipedia,
 )
 from assets.asset import RECIPE, Wiring, asset_of
+from pipeline.build import Node
 from pipeline.errors import RecipeError
+from pipeline.recipe import RESERVED
 
 WIRING: dict[str, Wiring] = {
     "files": files.WIRING,
@@ -42,6 +46,7 @@ WIRING: dict[str, Wiring] = {
     "finetuned": finetuned.WIRING,
     "contamination": contamination.WIRING,
     "benchmark_report": report.WIRING,
+    "comparison": comparison.WIRING,
 }
 
 # Steps are processes. A fork server starts one in half the time of a fresh interpreter, and loads once per run what every
@@ -52,32 +57,44 @@ EXECUTOR = dg.multiprocess_executor.configured(
 )
 
 
-def definitions() -> dg.Definitions:
-    """All recipes as they stand on disk now."""
+def definitions(only: str = "") -> dg.Definitions:
+    """All recipes and comparisons as they stand on disk now, or only the group of this name: what a step needs."""
     loaded = graph.load()
+    compared = graph.load_compared(loaded)
+    groups = {n: graph.nodes(recipe) for n, recipe in sorted(loaded.recipes.items()) if only in ("", n, RESERVED)}
+    told = {name: recipe.description for name, recipe in loaded.recipes.items()}
+    if compared.found and only in ("", RESERVED):
+        groups[RESERVED] = {c.name: graph.comparison_node(c, groups.__getitem__) for c in compared.found.values()}
+        told[RESERVED] = "Every comparison, from what its members have now; it trains nothing."
     assets, jobs = [], []
-    for name, recipe in sorted(loaded.recipes.items()):
-        assets += [asset_of(node, WIRING[node.stage.name]) for node in graph.nodes(recipe).values()]
-        jobs.append(
-            dg.define_asset_job(
-                name,
-                selection=dg.AssetSelection.groups(name),
-                tags={RECIPE: name},
-                description=recipe.description or f"Everything that recipe {name} declares.",
-            )
-        )
-    assets += [_broken(name, error) for name, error in sorted(loaded.errors.items())]
+    for name, nodes in groups.items():
+        if only in ("", name):
+            assets += [asset_of(node, WIRING[node.stage.name]) for node in nodes.values()]
+            jobs.append(_job(name, told[name] or f"Everything that recipe {name} declares.", nodes))
+    if not only:
+        assets += [_broken(name, "recipe_error", error) for name, error in sorted(loaded.errors.items())]
+        assets += [_broken(RESERVED, _safe(name), error) for name, error in sorted(compared.errors.items())]
     return dg.Definitions(assets=assets, jobs=jobs, executor=EXECUTOR)
 
 
-def _broken(name: str, error: RecipeError) -> dg.AssetsDefinition:
-    safe = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "recipe"
+def _job(name: str, description: str, nodes: Mapping[str, Node]) -> Any:
+    keys = [dg.AssetKey([node.recipe, node.name]) for node in nodes.values()]
+    selection = dg.AssetSelection.assets(*keys)
+    return dg.define_asset_job(name, selection=selection, tags={RECIPE: name}, description=description)
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "recipe"
+
+
+def _broken(name: str, asset: str, error: RecipeError) -> dg.AssetsDefinition:
+    safe = _safe(name)
 
     @dg.asset(
-        key=[safe, "recipe_error"],
+        key=[safe, asset],
         group_name=safe,
-        description=f"This recipe can't be used: {error}",
-        check_specs=[dg.AssetCheckSpec("recipe_loads", asset=dg.AssetKey([safe, "recipe_error"]))],
+        description=f"This file can't be used: {error}",
+        check_specs=[dg.AssetCheckSpec("recipe_loads", asset=dg.AssetKey([safe, asset]))],
     )
     def body() -> Iterator[dg.AssetCheckResult]:
         yield dg.AssetCheckResult(passed=False, metadata={"error": str(error)})
@@ -86,4 +103,7 @@ def _broken(name: str, error: RecipeError) -> dg.AssetsDefinition:
     return body
 
 
-defs = definitions()
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What Dagster asks for; not made when this module is only imported."""
+    return definitions()

@@ -13,6 +13,7 @@ from assets import graph
 from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.objects import Objects
+from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.stage import ROOT
 
@@ -108,7 +109,10 @@ def _objects(url: str | None) -> list[Check]:
 def _recipes() -> list[Check]:
     loaded = graph.load()
     broken = [_check(f"recipe {name}", "error", e.what, e.todo) for name, e in sorted(loaded.errors.items())]
-    return [_check("recipes", "ok", ", ".join(sorted(loaded.recipes))), *broken]
+    compared = graph.load_compared(loaded)
+    broken += [_check(f"comparison {n}", "error", e.what, e.todo) for n, e in sorted(compared.errors.items())]
+    named = [*sorted(loaded.recipes), *(f"{RESERVED}/{name}" for name in compared.found)]
+    return [_check("recipes", "ok", ", ".join(named)), *broken]
 
 
 def _leftovers() -> Check:

@@ -2,14 +2,16 @@
 that `bert status` and `bert audit` need not load it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from model import contamination, finetuning, imported, pretraining, release, report, tasks
+from model import comparison, contamination, finetuning, imported, pretraining, release, report, tasks
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
 from pipeline.build import Node
+from pipeline.comparison import Comparisons, load_comparisons
+from pipeline.config import Comparison
 from pipeline.errors import RecipeError
-from pipeline.recipe import Loaded, Recipe, load_recipes
+from pipeline.recipe import RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
 
@@ -28,6 +30,7 @@ STAGES: tuple[Stage, ...] = (
     finetuning.STAGE,
     contamination.STAGE,
     report.STAGE,
+    comparison.STAGE,
 )
 
 
@@ -81,17 +84,58 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
     return made
 
 
+def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str, Node]]) -> Node:
+    """The asset of a comparison: it reads the last `pretrained_L` and every `finetuned_T` that its columns name.
+
+    graph_of: recipe → its nodes.
+    """
+    tasks = {column.task for column in compared.columns}
+    read: dict[str, Node] = {}
+    for recipe in compared.recipes():
+        graph = graph_of(recipe)
+        if None in tasks:
+            read[f"{recipe}/pretrained"] = [n for n in graph.values() if n.stage is pretraining.STAGE][-1]
+        named = (f"finetuned_{task}" for task in sorted(task for task in tasks if task is not None))
+        read |= {f"{recipe}/{name}": graph[name] for name in named if name in graph}
+    return Node(RESERVED, compared.name, comparison.STAGE, compared, compared.digest(), read, gathers=True)
+
+
 def load() -> Loaded:
     """Every recipe of the folder that the settings name."""
     return load_recipes(settings().recipes_path)
 
 
+def load_compared(recipes: Loaded) -> Comparisons:
+    """Every comparison of that folder."""
+    return load_comparisons(settings().recipes_path, recipes)
+
+
+def comparison_nodes(name: str = "") -> dict[str, Node]:
+    """The asset of one comparison, or of all that can be used. Raises RecipeError naming what exists, or its own error."""
+    recipes = load()
+    compared = load_compared(recipes)
+    graphs: dict[str, Mapping[str, Node]] = {}
+
+    def graph_of(recipe: str) -> Mapping[str, Node]:
+        if recipe not in graphs:
+            graphs[recipe] = nodes(recipes.recipes[recipe])
+        return graphs[recipe]
+
+    chosen = [compared.get(name)] if name else list(compared.found.values())
+    if not chosen:
+        raise RecipeError("there are no comparisons", f"Write {RESERVED}/NAME.yaml in the folder of recipes.")
+    return {each.name: comparison_node(each, graph_of) for each in chosen}
+
+
 def find(path: str) -> tuple[dict[str, Node], Node | None]:
-    """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset.
+    """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset; of `comparisons` or `comparisons/NAME` likewise.
 
     Raises RecipeError naming what exists, or with the recipe's own error.
     """
     name, _, asset = path.partition("/")
+    if name == RESERVED:
+        compared = comparison_nodes(asset)
+        return compared, compared.get(asset)
     graph = nodes(load().get(name))
     if not asset:
         return graph, None
@@ -101,11 +145,11 @@ def find(path: str) -> tuple[dict[str, Node], Node | None]:
 
 
 def upstream(node: Node) -> Mapping[str, Node]:
-    """The node and everything that it needs, by name, inputs first."""
+    """The node and everything that it needs, by name, inputs first. A comparison needs nothing: it takes what there is."""
     found: dict[str, Node] = {}
 
     def visit(current: Node) -> None:
-        for source in current.inputs.values():
+        for source in () if current.gathers else current.inputs.values():
             visit(source)
         found.setdefault(current.name, current)
 

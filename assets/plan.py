@@ -32,7 +32,7 @@ def plan(store: Store, nodes: Mapping[str, Node], forced: Sequence[str] = ()) ->
     planned: dict[str, Planned] = {}
     answers: dict[str, Record] = {}
     for name, node in nodes.items():
-        above = [source.name for source in node.inputs.values() if planned[source.name].needs_step]
+        above = [] if node.gathers else [s.name for s in node.inputs.values() if planned[s.name].needs_step]
         if above:
             planned[name] = Planned(node, MAY_RUN, f"after {', '.join(above)}")
             continue

@@ -15,8 +15,10 @@ from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
+from pipeline.config import Comparison
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
+from pipeline.recipe import RESERVED, Loaded
 from pipeline.settings import settings
 from pipeline.store import Record, Store
 
@@ -95,16 +97,43 @@ def overview() -> Plain:
             {"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description}
         )
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
-    return {"recipes": recipes, "errors": errors}
+    compared = graph.load_compared(loaded)
+    comparisons = [_compared(store, each, loaded) for each in compared.found.values()]
+    errors += [
+        {"recipe": f"{RESERVED}/{n}", "error": e.what, "todo": e.todo} for n, e in sorted(compared.errors.items())
+    ]
+    return {"recipes": recipes, "comparisons": comparisons, "errors": errors}
+
+
+def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
+    """A comparison, with the number of its members and of those that were ever trained."""
+    node = graph.comparison_node(compared, lambda name: graph.nodes(loaded.recipes[name]))
+    there = [source.recipe for source in node.inputs.values() if _pointer(store, source)]
+    members = compared.recipes()
+    return {
+        "comparison": compared.name,
+        "members": len(members),
+        "run": len(set(there)),
+        "made": _pointer(store, node) is not None,
+        "title": compared.title,
+    }
 
 
 def overview_text(found: Plain) -> str:
-    """A line per recipe."""
+    """A line per recipe and comparison."""
+    names = [*(r["recipe"] for r in found["recipes"]), *(c["comparison"] for c in found["comparisons"])]
+    width = max(20, *map(len, names)) if names else 20
     lines = [
-        f"{r['recipe']:20} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in found["recipes"]
+        f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}"
+        for r in found["recipes"]
+    ]
+    lines += [""] if found["comparisons"] else []
+    lines += [
+        f"{c['comparison']:{width}} {c['run']:3} of {c['members']:3} recipes run   {c['title']}"
+        for c in found["comparisons"]
     ]
     lines += [f"✗ {e['recipe']}: {e['error']}\n  → {e['todo']}" for e in found["errors"]]
-    return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE"])
+    return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE · bert compare NAME"])
 
 
 # ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -82,6 +82,7 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
         **{
             f"dagster/input_data_version/{source.recipe}/{source.name}": store.record(record.inputs[name]).version
             for name, source in node.inputs.items()
+            if name in record.inputs  # a comparison leaves out what was never made
         },
     }
     if latest is not None and all((latest.tags or {}).get(name) == value for name, value in tags.items()):
@@ -107,7 +108,7 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
 
 def job_of(recipe: str) -> dg.JobDefinition:
     """The recipe's job; importable by name, so that the run's process can rebuild it."""
-    return definitions().resolve_job_def(recipe)
+    return definitions(recipe).resolve_job_def(recipe)
 
 
 def _reconstructable(recipe: str) -> Any:

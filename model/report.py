@@ -5,12 +5,11 @@ each says which it is.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from model import lines, metrics
+from model import lines, metrics, pages
 from model.tasks import NOT_RUN, published_of
 from pipeline.config import ReportConfig
 from pipeline.errors import DataError
@@ -24,13 +23,14 @@ STAGE = Stage(
     sources=(
         "model/report.py",
         "model/report_plots.py",
-        "model/report_templates/*.j2",
+        "model/pages.py",
+        "model/report_templates/report.*.j2",
+        "model/report_templates/style.css.j2",
         "model/metrics.py",
         "model/tasks.py",
     ),
 )
 
-TEMPLATES = Path(__file__).parent / "report_templates"
 METRIC_TITLES = {
     "accuracy": "accuracy",
     "f1": "F1",
@@ -62,10 +62,10 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
         "tasks": tasks,
     }
     content["in_words"] = in_words(content)
-    _write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
-    _write(out / "report.md", _render("report.md.j2", content))
+    pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    pages.write(out / "report.md", _render("report.md.j2", content))
     losses = {task["task"]: _loss_curves(inputs[f"finetuned_{task['task']}"]) for task in tasks if task["ran"]}
-    _write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
+    pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
     return _statistics(content)
 
 
@@ -277,23 +277,8 @@ def _task_words(task: Mapping[str, Any]) -> str:
 # ── what is written ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-
-
 def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
-    import jinja2
-
-    page = template.removesuffix(".j2").endswith(".html")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=page,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "md": escape_markdown,
+    filters = {
         "points": lambda value: "–" if value is None else f"{value:.1f}",
         "range": lambda row: "–" if len(row["seeds"]) == 1 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
         "signed": lambda value: "–" if value is None else f"{value:+.1f}".replace("-", "−"),
@@ -303,15 +288,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "overlap": _overlap_words,
         "metric": lambda name: METRIC_TITLES.get(name, name),
     }
-    return environment.get_template(template).render(**content, **more)
-
-
-def escape_markdown(text: Any) -> str:
-    """Text from data as it may stand in a paragraph or a table cell of Markdown: as it is, on one line, no markup."""
-    escaped = " ".join(str(text).split())
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        escaped = escaped.replace(character, entity)
-    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", escaped)
+    return pages.render(template, filters, **content, **more)
 
 
 def _overlap_words(entry: Mapping[str, Any] | None) -> str:

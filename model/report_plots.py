@@ -79,6 +79,35 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     return _svg(figure, "comparison")
 
 
+def bars(name: str, label: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """A bar per row up to its median, with a whisker from lowest to highest, a dot per value and a diamond for what was
+    published. Rows: title, values, shown (what stands at the bar's end), median, lowest, highest, published (or None)."""
+    figure, axes = _figure(5.6, 1.1 + 0.36 * len(rows))
+    places = range(len(rows) - 1, -1, -1)  # the first row on top
+    for place, row in zip(places, rows, strict=True):
+        if row["values"]:
+            axes.barh(place, row["median"], height=0.55, color=OURS, alpha=0.35, label="median")
+            axes.plot([row["lowest"], row["highest"]], [place, place], color=OURS, linewidth=1.6, zorder=3)
+            axes.scatter(
+                row["values"], [place] * len(row["values"]), s=16, color=OURS, linewidths=0, zorder=4, label="runs"
+            )
+            written = axes.text(row["highest"], place, f"  {row['shown']}", va="center", fontsize=8, color=INK)
+            written.set_parse_math(False)
+        if row["published"] is not None:
+            style: dict[str, Any] = {"marker": "D", "facecolors": "none", "edgecolors": OTHER, "s": 34, "zorder": 5}
+            axes.scatter([row["published"]], [place], label="published", **style)
+    axes.set_yticks(list(places), [row["title"] for row in rows])
+    for text in axes.get_yticklabels():
+        text.set_parse_math(False)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel(label).set_parse_math(False)
+    axes.set_xlim(0, 1.3 * axes.get_xlim()[1])  # room for the words at the end of the bars
+    axes.grid(axis="x", color=INK, alpha=0.12)
+    axes.grid(axis="y", visible=False)
+    _legend(axes, 3)
+    return _svg(figure, f"bars-{name}")
+
+
 def _figure(width: float, height: float) -> tuple["Figure", "Axes"]:
     from matplotlib.figure import Figure
 
@@ -96,7 +125,12 @@ def _figure(width: float, height: float) -> tuple["Figure", "Axes"]:
 
 
 def _legend(axes: "Axes", columns: int) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    first = {text: handle for handle, text in reversed(list(zip(handles, labels, strict=True)))}
+    named = dict.fromkeys(labels)  # in their order, each once
     axes.legend(
+        [first[text] for text in named],
+        list(named),
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
         ncols=columns,

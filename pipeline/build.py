@@ -80,6 +80,9 @@ class Node:
     """digest of the config as it stands in the recipe, without paths: part of Dagster's code version"""
     inputs: Mapping[str, "Node"] = field(default_factory=dict)
     """the stage's input name → the asset that it reads"""
+    gathers: bool = False
+    """a comparison: it reads what assets of other recipes have now. Those that were never made are left out, and the others
+    need not be of one chain"""
 
     @property
     def path(self) -> str:
@@ -186,10 +189,11 @@ def needed(
     """
     known = known or {}
     pointers = {
-        name: known.get(source.name) or store.pointer(node.recipe, source.name) for name, source in node.inputs.items()
+        name: known.get(source.name) or store.pointer(source.recipe, source.name)
+        for name, source in node.inputs.items()
     }
     inputs = {name: record for name, record in pointers.items() if record is not None}
-    missing = [node.inputs[name].name for name, record in pointers.items() if record is None]
+    missing = [node.inputs[name].name for name, r in pointers.items() if r is None and not node.gathers]
     before = store.pointer(node.recipe, node.name)
     asked = asked_for(node, before, network)
     if missing:
@@ -246,7 +250,7 @@ def _why(
     for name, record in inputs.items():
         old = before.inputs.get(name)
         if old is None or _version_in(store, old) != record.version:
-            reasons.append(f"{node.inputs[name].name} is new")
+            reasons.append(f"{node.inputs[name].path if node.gathers else node.inputs[name].name} is new")
     return "; ".join(reasons) or "its inputs changed"
 
 
@@ -403,13 +407,15 @@ def _check_inputs(store: Store, node: Node, inputs: Mapping[str, Record]) -> Non
                 f"{node.path}: its input {node.inputs[name].name} failed {', '.join(failed)}",
                 f'Mend {node.inputs[name].name}, or accept it: bert run {node.inputs[name].path} --accept {failed[0]} --reason "…"',
             )
-    lineage.check_one_chain(store, node.recipe, node.name, inputs)
+    if not node.gathers:
+        lineage.check_one_chain(store, node.recipe, node.name, inputs)
 
 
 def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Record:
     node = need.node
     assert need.key is not None
     started = _now()
+    store.check_writable()
     with ExitStack() as held:
         folders = {}
         for name, record in need.inputs.items():

@@ -181,13 +181,17 @@ class Corpus(Frozen):
         return self
 
 
+LEAST_SIZE = 100
+"""tokens of a vocabulary"""
+
+
 class Vocabulary(Frozen):
     """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
 
     from_: str = Field(default="", alias="from")
     """a vocab.txt (a relative path starts at the recipe's folder), or the version of a vocabulary in the store, to be taken
     instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
-    size: Annotated[int, Field(ge=100, le=1_000_000)] = 30522
+    size: Annotated[int, Field(ge=LEAST_SIZE, le=1_000_000)] = 30522
     lowercase: bool = True
     strip_accents: bool = True
     layout: Literal["compact", "bert"] = "compact"
@@ -227,7 +231,7 @@ class Shards(Frozen):
     """passes over every document, each with other pairs and masks; one only where masks are not stored"""
     short_seq_prob: Share = 0.1
     seed: Seed = 12345
-    files: Count = 8
+    files: Annotated[int, Field(ge=1, le=99_999)] = 8
     """number of shard files of the training part"""
 
     @model_validator(mode="after")
@@ -286,7 +290,7 @@ class Phase(Frozen):
     """hours of training on the machine that begins the run; where `steps` would take longer at the rate measured there before
     the first step, there are fewer, and the schedule is shorter in proportion"""
     max_predictions_per_seq: Count | None = None
-    """None: mask_rate × sequence_length, rounded up"""
+    """None: mask_rate × sequence_length, rounded up, at most sequence_length − 2"""
     batch_size: Count | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
@@ -649,3 +653,55 @@ class ReportConfig(Frozen):
     recipe: Name
     description: str = ""
     tasks: tuple[Name, ...] = ()
+
+
+# ── comparisons ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+HELD_OUT_NUMBERS = ("mlm_loss", "mlm_accuracy", "perplexity", "nsp_loss", "nsp_accuracy")
+"""What `held_out.` may name: perplexity is e^mlm_loss, nsp_* are of any sentence task."""
+_METRIC = rf"^(held_out\.({'|'.join(HELD_OUT_NUMBERS)})|tasks\.[A-Za-z0-9_]+\.(dev|test)\.[a-z0-9_]+)$"
+
+
+class ComparisonColumn(Frozen):
+    """One number of every row."""
+
+    name: Name
+    title: str
+    metric: Annotated[str, Field(pattern=_METRIC)]
+    """`held_out.NUMBER` of the last phase, or `tasks.TASK.dev.METRIC` (or `test`) of `finetuned_TASK`, median of its seeds"""
+    format: Literal["number", "points"] = "number"
+    """points: hundredths of the number"""
+    digits: Annotated[int, Field(ge=0, le=6)] = 2
+
+    @property
+    def task(self) -> str | None:
+        """The task that it is of; None: held-out text."""
+        first, name, *_ = self.metric.split(".")
+        return name if first == "tasks" else None
+
+
+class ComparisonRow(Frozen):
+    """One setting: the recipes that have it, one for each seed, and what was published of it."""
+
+    label: Annotated[str, Field(min_length=1)]
+    recipes: tuple[Name, ...] = ()
+    """none: a row that was only published"""
+    published: dict[Name, float] = {}
+    """column → number as the column shows it, so in points where it does"""
+
+
+class Comparison(Frozen):
+    """`comparisons/NAME`: one file of recipes/comparisons, and the configuration of its stage."""
+
+    name: Name
+    title: str
+    description: str = ""
+    source: str = ""
+    """where the published numbers come from"""
+    columns: Annotated[tuple[ComparisonColumn, ...], Field(min_length=1)]
+    rows: Annotated[tuple[ComparisonRow, ...], Field(min_length=1)]
+
+    def recipes(self) -> tuple[str, ...]:
+        """Every recipe of every row, each once."""
+        return tuple(dict.fromkeys(recipe for row in self.rows for recipe in row.recipes))

@@ -12,14 +12,14 @@ from pipeline import jsonl, parquet_rows, progress, tables, text_files
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
 from pipeline.kinds import ENDINGS, is_of, plain_name
-from pipeline.plain_text import separated, tidy
+from pipeline.plain_text import is_blank, separated, tidy
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts, write_sentence_lines
 from pipeline.stage import Stage
 
 STAGE = Stage(
     name="own_text",
     function="pipeline.own_text:extract_text",
-    version="2",
+    version="3",  # 3: text that cannot be seen is dropped
     libraries=("charset-normalizer", "ftfy", "pycld2"),
     sources=(
         "pipeline/own_text.py",
@@ -237,7 +237,7 @@ class _Reader:
         identity = self._identity(name, row, raw)
         if identity is None:
             return "no_id"
-        if not text:
+        if is_blank(text):
             return "empty"
         doc_id = f"{self.config.source}:{identity}"
         if doc_id in self.seen:

@@ -1,6 +1,7 @@
 """Text as people's files have it → text as the tables of this project have it: paragraphs between blank lines."""
 
 import re
+import unicodedata
 from itertools import pairwise
 
 from pipeline.book_layout import LONG_LINE, Joiner
@@ -27,6 +28,21 @@ def tidy(text: str) -> tuple[str, int]:
         while "\n\n\n" in text:  # a third of each run goes each time
             text = text.replace("\n\n\n", "\n\n")
     return text.strip(), removed
+
+
+_LETTER = re.compile("[^\\W\u115f\u1160\u17b4\u17b5\u3164\uffa0]")
+"""Nearly every text has one; those left out are fillers of no width."""
+_UNSEEN = re.compile(
+    "[\\s\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""White space, Unicode's Default_Ignorable_Code_Point but for categories Cc and Cf, the blank of Braille."""
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text can be seen, as check `texts_not_empty` understands it."""
+    if _LETTER.search(text):
+        return False
+    return all(_UNSEEN.match(character) or unicodedata.category(character) in ("Cc", "Cf") for character in set(text))
 
 
 def separated(text: str) -> str:

@@ -9,17 +9,15 @@ import hashlib
 import json
 import math
 import re
-import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import PrivateAttr, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import PrivateAttr
 
-from pipeline import checkpoint_folder, yamlfile
+from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
@@ -64,6 +62,7 @@ BUILT_IN_TASKS = (
 """Tasks that model/tasks.py knows by name."""
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
+_EXTENDS = frozenset({"extends"})  # a key that merging has used up
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
 _VERSION = re.compile(r"[0-9a-f]{64}")
 _STORED = re.compile(r"[0-9a-f]{64}(/stable)?")
@@ -119,9 +118,10 @@ class Recipe(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def max_predictions(self, phase: Phase) -> int:
-        """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up."""
+        """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up, but not [CLS] and
+        [SEP]."""
         exact = self.shards.mask_rate * phase.sequence_length
-        return phase.max_predictions_per_seq or math.ceil(round(exact, 9))
+        return phase.max_predictions_per_seq or min(math.ceil(round(exact, 9)), phase.sequence_length - 2)
 
     def _makers(self) -> dict[str, Frozen]:
         return dict(self._assets())
@@ -379,31 +379,18 @@ def _without(tree: Node, keys: Iterable[str]) -> Node:
 
 
 def _recipe(name: str, tree: Node, file: Path) -> Recipe:
-    problems = [
-        _problem(tree, path, "there is no such key, so null deletes nothing", None, _suggestion(path))
-        for path in yamlfile.nulls(tree)
-        if path[-1] not in _known_keys(path)
-    ]
-    recipe: Recipe | None = None
-    as_text: set[KeyPath] = set()
-    while recipe is None and not problems:
-        try:
-            recipe = Recipe.model_validate(yamlfile.plain(tree, as_text), strict=True)
-        except ValidationError as error:
-            details = error.errors(include_url=False)
-            texts = {path for detail in details if (path := _written_text(tree, detail))} - as_text
-            as_text |= texts
-            if not texts:
-                problems = [_explain(tree, detail) for detail in details if not _follows(detail, details)]
+    recipe, problems = yamlmodel.validated(Recipe, tree, _EXTENDS)
     if recipe is not None:
         recipe._path = file
-        problems = [_problem(tree, path, rule, value, todo) for path, rule, value, todo in _contradictions(recipe)]
+        problems = [
+            yamlmodel.problem(tree, path, rule, value, todo) for path, rule, value, todo in _contradictions(recipe)
+        ]
         if recipe.name != name:
             todo = f"Write `name: {name}`, or rename the file."
-            problems.insert(0, _problem(tree, ("name",), f"is not the file's name {name}", recipe.name, todo))
+            problems.insert(0, yamlmodel.problem(tree, ("name",), f"is not the file's name {name}", recipe.name, todo))
         problems += _read_templates(recipe, tree)
     if problems or recipe is None:
-        raise _refusal(problems)
+        raise yamlmodel.refusal(problems)
     return recipe
 
 
@@ -415,7 +402,7 @@ def _read_templates(recipe: Recipe, tree: Node) -> Iterator[tuple[str, str]]:
         file = Path(source.templates)
         if not file.is_file():
             at = ("corpus", "sources", name, "templates")
-            yield _problem(
+            yield yamlmodel.problem(
                 tree, at, "there is no such file", yamlfile.shown(file), "Correct the path, or put the file there."
             )
             continue
@@ -541,7 +528,7 @@ def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, s
         if recipe.max_predictions(phase) > phase.sequence_length - 2:
             yield (
                 (*at, "max_predictions_per_seq"),
-                f"more than a sequence of {phase.sequence_length} has tokens",
+                f"more than a sequence of {phase.sequence_length} has tokens beside [CLS] and [SEP]",
                 recipe.max_predictions(phase),
                 "Lower it.",
             )
@@ -606,76 +593,3 @@ def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:
     for task, override in finetuning.overrides.items():
         lengths["finetuning", "overrides", task, "max_length"] = override.max_length or 0
     return lengths
-
-
-# ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _written_text(tree: Node, detail: ErrorDetails) -> KeyPath | None:
-    """Of an error `this is no text`: the path of a scalar that can be taken as it was written; else None."""
-    path, node, found = yamlfile.find(tree, detail["loc"])
-    scalar = found and node.value is not None and not isinstance(node.value, dict | tuple)
-    return path if detail["type"] == "string_type" and scalar else None
-
-
-def _explain(tree: Node, detail: ErrorDetails) -> tuple[str, str]:
-    path, node, found = yamlfile.find(tree, detail["loc"])
-    value = node.text if found and not isinstance(node.value, dict | tuple) else None
-    if detail["type"] == "extra_forbidden":
-        if path[-1] in _known_keys(path):  # of another member of the union
-            chosen = detail["loc"][-2]
-            todo = f"Remove one of the two; `{chosen}: null` deletes an inherited one."
-            return _problem(tree, path, f"does not go with {chosen}", None, todo)
-        return _problem(tree, path, "unknown key", None, _suggestion(path))
-    if detail["type"] == "missing":
-        return _problem(tree, path, "is missing", None, f"Write `{path[-1]}:`; null or a typo may have removed it.")
-    rule = detail["msg"].removeprefix("Value error, ")
-    return _problem(tree, path, rule[0].lower() + rule[1:], value, "Correct the value.")
-
-
-def _follows(detail: ErrorDetails, details: Iterable[ErrorDetails]) -> bool:
-    """Pydantic also calls a list too short whose items it has refused."""
-    at = detail["loc"]
-    return detail["type"] == "too_short" and any(
-        other["loc"][: len(at)] == at and len(other["loc"]) > len(at) for other in details
-    )
-
-
-def _refusal(problems: list[tuple[str, str]]) -> RecipeError:
-    if len(problems) == 1:
-        return RecipeError(*problems[0])
-    return RecipeError("\n".join(f"{what}. {todo}" for what, todo in problems), "Correct each of these lines.")
-
-
-def _problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> tuple[str, str]:
-    """(`file:line: key.path: rule, not VALUE`, what to do)."""
-    path, node, found = yamlfile.find(tree, path)
-    got = "" if value is None or isinstance(value, dict | tuple) else f" (it is {value})"
-    dotted = ".".join(map(str, path))
-    inherited = f" {dotted} is inherited; `null` deletes it." if found and node.file != tree.file else ""
-    return f"{node.place()}: {dotted}: {rule}{got}", f"{todo}{inherited}".strip()
-
-
-def _suggestion(path: KeyPath) -> str:
-    known = sorted(_known_keys(path))
-    close = difflib.get_close_matches(str(path[-1]), known, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Known keys here: {', '.join(known)}."
-
-
-def _known_keys(path: KeyPath) -> set[str]:
-    """Keys that the map around `path` may have, by the models; more than one model where `from` has a choice."""
-    models: set[type[Frozen]] = {Recipe}
-    for step in path[:-1]:
-        fields = [f for m in models for n, f in m.model_fields.items() if (f.alias or n) == step]
-        if fields:  # else a name or an index inside a dict or tuple of the same models
-            models = {model for field in fields for model in _models_in(field.annotation, *field.metadata)}
-    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
-    return known | {"extends"} if len(path) == 1 else known
-
-
-def _models_in(*annotations: Any) -> Iterator[type[Frozen]]:
-    for annotation in annotations:
-        if isinstance(annotation, type) and issubclass(annotation, Frozen):
-            yield annotation
-        else:
-            yield from _models_in(*typing.get_args(annotation))

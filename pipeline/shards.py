@@ -6,7 +6,7 @@ Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipe
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -295,6 +295,21 @@ def _check_nothing_lost(
             )
 
 
+def _needs_two_sentences(config: ShardsConfig) -> bool:
+    """Whether a document of one sentence gives nothing (`pipeline.pairs`)."""
+    return config.sentence_task != "none" and config.faithful == "paper"
+
+
+def _nothing_made(parts: Sequence[str], tokens: Counter[str], config: ShardsConfig) -> DataError:
+    what = f"no instances for {' and '.join(parts)}"
+    if tokens["one sentence"] and _needs_two_sentences(config):
+        return DataError(
+            f"{what}: of {tokens['documents']:,} documents {tokens['one sentence']:,} have one sentence, which gives no pair",
+            "Take documents of two sentences or more, or set shards.sentence_task: none.",
+        )
+    return DataError(what, "The documents hold no text that the vocabulary knows: look at the documents asset.")
+
+
 def statistics(
     scratch: Path, parts: Mapping[str, Part], corpora: Mapping[str, Corpus], config: ShardsConfig
 ) -> dict[str, Any]:
@@ -307,10 +322,7 @@ def statistics(
     on_the_way = {kind: _sum(scratch, f"{kind}-*.json") for kind in ("tokens", "pool", "pieces")}
     _check_nothing_lost(on_the_way, total, parts, corpora)
     if not all(counts["instances"] for counts in counted.values()):
-        raise DataError(
-            f"no instances for {' and '.join(part for part in PARTS if not counted[part]['instances'])}",
-            "The documents hold no text that the vocabulary knows: look at the documents asset.",
-        )
+        raise _nothing_made([part for part in PARTS if not counted[part]["instances"]], on_the_way["tokens"], config)
     mean_length = total["tokens"] / total["instances"]
     found: dict[str, Any] = {
         "instances": {part: counted[part]["instances"] for part in PARTS},
@@ -329,6 +341,8 @@ def statistics(
             "random_share": 1 - (total["mask"] + total["keep"]) / total["masked"],
             "keep_share": total["keep"] / total["masked"],
         }
+    if _needs_two_sentences(config):
+        found |= {"documents_without_pairs": on_the_way["tokens"]["one sentence"]}
     if config.sentence_task == "nsp":
         longer = total["instances"] - total["one_sentence"]
         found |= {

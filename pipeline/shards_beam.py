@@ -121,7 +121,8 @@ class Tokenise(beam.DoFn):
             found = sorted(Counter(zip(tokens["split"].to_pylist(), tokens["pool"].to_pylist(), strict=True)).items())
             schema = token_schema(plan.control.vocab_size)
             slices = _write_slices(path, tokens.select(schema.names).cast(schema), [rows for _, rows in found])
-            counts = {"documents": documents, "no tokens": documents - len(tokens)}
+            alone = int((np.diff(flat(tokens["sentence_lengths"])[1]) == 1).sum())
+            counts = {"documents": documents, "no tokens": documents - len(tokens), "one sentence": alone}
             write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
         for (key, _), (start, end, rows) in zip(found, slices, strict=True):
             yield key, (f"tokens/{path.name}", start, end, rows)

@@ -8,11 +8,13 @@ statistics are plain JSON values. A constant `STAGE = Stage(...)` stands beside 
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import version as version_now
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+version = cache(version_now)  # a search of the disk, asked for by every asset of every recipe
 
 
 @dataclass(frozen=True)

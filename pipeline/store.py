@@ -228,6 +228,11 @@ class Store:
         shutil.rmtree(staged, ignore_errors=True)
         return version
 
+    def check_writable(self) -> None:
+        """Write to the object store and remove it again: to be refused after hours of work would be late. Raises StoreError."""
+        if isinstance(self._contents, ObjectContents):
+            self._contents.there.check()
+
     @contextmanager
     def upload(self, stage: str) -> Iterator["Upload"]:
         """A folder of the object store for workers on other machines to write into; made when its URL is asked for, and

@@ -598,6 +598,19 @@ SUITES: Mapping[str, Suite] = {
             _none("self_contained", "report.html loads nothing from elsewhere.", "outside_links"),
         )
     ),
+    "comparison": Suite(
+        (
+            _none(
+                "files_complete",
+                "comparison.md, comparison.html and comparison.json, none of them empty.",
+                "files_missing",
+            ),
+            _none("rows_complete", "Every row has its line.", "rows_missing"),
+            _none("numbers_finite", "Every number is finite.", "infinite_numbers"),
+            _none("self_contained", "comparison.html loads nothing from elsewhere.", "outside_links"),
+            _none("members_run", "Every number that is asked for was run.", "cells_not_run", "warning"),
+        )
+    ),
 }
 
 

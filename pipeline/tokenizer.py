@@ -193,11 +193,17 @@ def make(vocabulary: Sequence[str], *, lowercase: bool, strip_accents: bool) -> 
 
 
 def check(vocabulary: Sequence[str], name: str = "the vocabulary") -> dict[str, int]:
-    """Token → id; DataError for an empty token, a token that stands twice, or a missing special token."""
+    """Token → id; DataError for a token that is empty, too long or stands twice, or a missing special token."""
     numbers: dict[str, int] = {}
     for number, token in enumerate(vocabulary):
         if not token.strip():
             raise DataError(f"{name}: token {number} (line {number + 1}) is empty", _WHOLE)
+        if len(token) > MAX_WORD_CHARACTERS + len("##"):
+            raise DataError(
+                f"{name}: token {number} (line {number + 1}), {token[:30]!r} …, has {len(token):,} characters; words of "
+                f"more than {MAX_WORD_CHARACTERS} are [UNK]",
+                "Is it a vocab.txt? One has a token a line.",
+            )
         if token in numbers:
             lines = f"line {numbers[token] + 1} and on line {number + 1}"
             raise DataError(f"{name}: {token!r} stands on {lines}", _WHOLE)

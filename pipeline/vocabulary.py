@@ -8,7 +8,7 @@ import numpy as np
 
 from pipeline import alphabet, progress
 from pipeline.beam_process import check_room, scratch_folder
-from pipeline.config import PathFrom, VocabularyConfig
+from pipeline.config import LEAST_SIZE, PathFrom, VocabularyConfig
 from pipeline.errors import DataError
 from pipeline.merges import merged
 from pipeline.settings import settings
@@ -128,9 +128,17 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
         raise DataError(
             f"this text gives a vocabulary of at most {len(vocabulary)} tokens (pairs that occur "
             f"{config.min_frequency} times or more), but the recipe asks for {config.size}",
-            f"Set vocabulary.size to {len(vocabulary)} or less, lower vocabulary.min_frequency, or add text.",
+            _smaller(len(vocabulary), config.min_frequency),
         )
     return vocabulary
+
+
+def _smaller(ceiling: int, min_frequency: int) -> str:
+    """What to do about a text that gives `ceiling` tokens; only what a recipe may say."""
+    ways = [f"set vocabulary.size to {ceiling} or less"] if ceiling >= LEAST_SIZE else []
+    ways += ["lower vocabulary.min_frequency"] if min_frequency > 1 else []
+    told = ", or ".join([*ways, "add text"])
+    return f"{told[0].upper()}{told[1:]}."
 
 
 def layout(config: VocabularyConfig) -> list[str]:

@@ -35,6 +35,7 @@ MEASURES: Mapping[str, Measure] = {
     "finetuned": tasks.finetuned,
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
+    "comparison": tasks.comparison,
 }
 SIZES = {
     "files": "size_bytes",

@@ -1,17 +1,18 @@
 """Metrics of downstream tasks: their data, the fine-tuned models, contamination, and the report."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from pipeline.config import ContaminationConfig, FinetuneConfig, ReportConfig, TaskDataConfig
+from pipeline.config import Comparison, ContaminationConfig, FinetuneConfig, ReportConfig, TaskDataConfig
 from pipeline.profiles.training import infinite_numbers, infinite_weights, read_json
 
 PARTS = ("train", "dev", "test")
 REPORT_FILES = ("report.md", "report.html", "report.json")
+COMPARISON_FILES = ("comparison.md", "comparison.html", "comparison.json")
 _OUTSIDE = re.compile(
     r"<(?:script|img|iframe|link|image)\b[^>]*?\b(?:src|href)\s*=\s*[\"']?+(?!data:|\#)|@import|url\(\s*[\"']?(?:https?:)?//"
 )
@@ -96,12 +97,33 @@ def contamination(folder: Path, config: ContaminationConfig, statistics: Mapping
 
 def benchmark_report(folder: Path, config: ReportConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`benchmark_report`."""
-    missing = [name for name in REPORT_FILES if not (folder / name).is_file() or not (folder / name).stat().st_size]
+    missing = _missing(folder, REPORT_FILES)
     if missing:
-        return {"files_missing": len(missing)}
+        return {"files_missing": missing}
     named = read_json(folder / "report.json")["tasks"]
     return {
         "files_missing": 0,
         "tasks_missing": len(set(config.tasks) - {task["task"] for task in named}),
         "outside_links": len(_OUTSIDE.findall((folder / "report.html").read_text(encoding="utf-8"))),
     }
+
+
+def comparison(folder: Path, config: Comparison, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`comparisons/NAME`."""
+    missing = _missing(folder, COMPARISON_FILES)
+    if missing:
+        return {"files_missing": missing}
+    rows = read_json(folder / "comparison.json")["rows"]
+    cells = [cell for row in rows for cell in row["cells"].values()]
+    return {
+        "files_missing": 0,
+        "rows_missing": len({row.label for row in config.rows} - {row["label"] for row in rows}),
+        "infinite_numbers": infinite_numbers(rows),
+        "cells_not_run": sum(bool(cell["not_run"]) for cell in cells),
+        "outside_links": len(_OUTSIDE.findall((folder / "comparison.html").read_text(encoding="utf-8"))),
+    }
+
+
+def _missing(folder: Path, names: Iterable[str]) -> int:
+    """Files that are not there, or empty."""
+    return sum(not (folder / name).is_file() or not (folder / name).stat().st_size for name in names)

@@ -68,6 +68,9 @@ def pretrained(folder: Path, config: PretrainConfig, statistics: Mapping[str, An
     """`pretrained_L`."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     held_out = read_json(folder / "held_out.json")
+    published = read_json(folder / "optimizer.json")["step"] - config.first_step
+    # The best weights are those of an earlier step.
+    trained = published if config.publish == "last" else max((row["step"] for row in rows), default=0)
     losses = [row["loss"] for row in rows if "loss" in row]
     baselines = held_out["baselines"]
     pairs = config.sentence_task != "none"
@@ -75,7 +78,7 @@ def pretrained(folder: Path, config: PretrainConfig, statistics: Mapping[str, An
         "metric_rows": len(losses),
         "infinite_numbers": infinite_numbers(rows) + infinite_numbers(held_out),
         "infinite_weights": infinite_weights(folder / "model.safetensors"),
-        "steps_missing": statistics.get("steps", config.steps) - max((row["step"] for row in rows), default=0),
+        "steps_missing": statistics.get("steps", config.steps) - trained,
         "first_loss": losses[0] if losses else None,
         "last_loss": losses[-1] if losses else None,
         "loss_drop": losses[0] - losses[-1] if losses else None,

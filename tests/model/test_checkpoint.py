@@ -46,7 +46,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 5, {"model": {"a": torch.zeros(1)}}, {})
     found = checkpoint.newest(tmp_path)
     assert found is not None and found.tensors("model")["a"].tolist() == [0.0]
-    assert len(list(tmp_path.iterdir())) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST", "step-0000000005"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,8 @@ def test_a_save_that_fails_leaves_the_one_before(tmp_path: Path, small_files: No
     save(tmp_path, 1)
     with pytest.raises(StoreError, match="File too large"):
         checkpoint.save(tmp_path, 2, {"model": {"a": torch.ones(100_000)}}, {})
-    assert [path.name for path in tmp_path.iterdir()] == ["step-0000000001"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST", "step-0000000001"]
+    assert (tmp_path / "LATEST").read_text() == "step-0000000001\n"
     found = checkpoint.newest(tmp_path)
     assert found is not None and found.step == 1
 

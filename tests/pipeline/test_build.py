@@ -18,6 +18,7 @@ from pipeline import build, lineage, sources, suites
 from pipeline.build import Node, ValidationFailed, needed, usable
 from pipeline.config import FilesConfig, Frozen, PathFrom
 from pipeline.errors import ChainError, DataError, ProcessLost, SourceError, StoreError
+from pipeline.objects import Objects
 from pipeline.stage import Stage
 from pipeline.store import Store
 from pipeline.suites import Suite
@@ -160,6 +161,31 @@ def test_a_forced_training_begins_anew_but_goes_on_when_it_is_tried_again(store:
         assert [path.read_text() for path in folders] == begun
     assert build.build(store, node, forced=True, again=True).ran
     assert [path.read_text() for path in folders] == ["x", "xx"]
+
+
+def test_a_bucket_that_may_not_be_written_is_said_before_the_work(
+    object_store: Callable[[], str], tmp_path: Path
+) -> None:
+    import boto3
+
+    url = object_store()
+    bucket = url.split("/")[2]
+    there = Store(tmp_path / "home", lease_seconds=2, url=url)
+    build.build(there, chain()["words"])
+    statement = {
+        "Effect": "Deny", "Principal": "*", "Action": ["s3:PutObject"], "Resource": f"arn:aws:s3:::{bucket}/*"
+    }  # fmt: skip
+    s3 = boto3.client("s3")
+    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    RUNS.clear()
+    with pytest.raises(StoreError, match=f"{url}/") as caught:
+        build.build(there, chain()["upper"])
+    assert RUNS == [] and "Credentials" in caught.value.todo
+    assert not list((tmp_path / "home" / "staging").iterdir())
+    s3.delete_bucket_policy(Bucket=bucket)
+    build.build(there, chain()["upper"])
+    assert RUNS == ["upper"]
+    assert Objects(url).names("") == ["memory", "records", "store"], "nothing of the trial is left"
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from pipeline import compressed, own_text, parquet_rows
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
 from pipeline.own_text import extract_text
+from pipeline.profiles.tables import BLANK
 from pipeline.schemas import iter_rows, read_sentence_lines
 from tests.conftest import shared
 
@@ -229,6 +231,19 @@ def test_bad_lines_are_dropped_counted_and_named(files: Path, monkeypatch: pytes
         "text_not_a_string": "a.jsonl, line 7",
     }
     assert statistics["dropped"]["broken_line"] == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["\u200b" * 50, "\u3164\u2800", "\u00ad \u2060\n\n\u200d", "\ufe0f", "\U000e0041", "\u034f", "\u17b4\u115f"]
+)
+def test_text_that_cannot_be_seen_is_dropped_as_empty(files: Path, text: str) -> None:
+    """Check texts_not_empty calls it empty: kept, it would hold up all other documents."""
+    (files / "a.jsonl").write_text(jsonl({"text": "Good."}, {"text": text}, {"text": text + "。"}))
+    rows, statistics = extract(files, "jsonl")
+    assert [row["text"] for row in rows] == ["Good.", text + "。"]
+    assert statistics["first_dropped"] == {"empty": "a.jsonl, line 2"}
+    frame = pl.DataFrame({"text": [row["text"] for row in rows] + [text]})
+    assert frame.select(BLANK).to_series().to_list() == [False, False, True]
 
 
 def test_a_dropped_reason_names_at_most_so_many_places(files: Path) -> None:

@@ -127,6 +127,13 @@ def test_warmups_and_what_the_optimizer_corrects(tmp_path: Path) -> None:
     assert not first(f"{shared}, optimizer: lamb, bias_correction: false").bias_correction
 
 
+def test_predictions_leave_room_for_the_control_tokens(tmp_path: Path) -> None:
+    text = SMALL.replace("name: small", "name: small\nshards: {mask_rate: 0.99}")
+    found = load(tmp_path, small=text).recipes["small"].config_for("pretraining_shards_128")
+    assert isinstance(found, ShardsConfig)
+    assert found.max_predictions_per_seq == 126  # 0.99 × 128 is above what stands beside [CLS] and [SEP]
+
+
 def test_where_the_stable_part_of_the_schedule_ends(tmp_path: Path) -> None:
     """Of 7,038 + 1,563 steps the last 20 % fall: 8,601 − 1,720 = 6,881, in the first phase."""
 
@@ -342,6 +349,7 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("warmup_steps: 10", "schedule: per_phase\n  warmup_steps: 100", "not below the 100 steps of the phase", ""),
         ("name: small", "name: small\nshards: {packing: full_sentences}", "needs sentence_task: none", ""),
         ("name: small", "name: small\nshards: {max_ngram: 3}", "needs whole_words: true", ""),
+        ("name: small", "name: small\nshards: {files: 100000}", "shards.files: input should be less than", ""),
         (
             "name: small",
             "name: small\nshards: {faithful: original, sentence_task: sop}",

@@ -399,6 +399,32 @@ def test_a_document_without_another_is_refused_from_within_a_worker(inputs, tmp_
     assert list(out.iterdir()) == []
 
 
+def one_sentence(row):
+    return row | {"sentence_ends": [len(row["text"])], "text": row["text"].replace("\n", " ")}
+
+
+@pytest.mark.parametrize(("task", "without"), [("nsp", 10), ("sop", 10), ("none", None)])
+def test_documents_of_one_sentence_are_counted(inputs, same_process, tmp_path, task, without):
+    """They give no pair, but text without pairs."""
+    long = [row for row in documents() if len(row["sentence_ends"]) > 1]
+    found = list(map(one_sentence, long[:10])) + long[10:]
+    folder = write_documents(tmp_path / "documents", found)
+    statistics = build_shards(
+        inputs | {"documents": folder}, CONFIG.model_copy(update={"sentence_task": task}), tmp_path
+    )
+    assert statistics.get("documents_without_pairs") == without
+    named = {name for row in rows(tmp_path, "train") for name in row["documents"][:1]}
+    short = {row["doc_id"] for row in found[:10] if row["split"] == "train"}
+    assert named & short == (short if task == "none" else set())
+
+
+def test_nothing_but_documents_of_one_sentence_says_so(inputs, same_process, tmp_path):
+    folder = write_documents(tmp_path / "documents", map(one_sentence, documents()))
+    with pytest.raises(DataError, match="of 80 documents 80 have one sentence, which gives no pair") as caught:
+        build_shards(inputs | {"documents": folder}, CONFIG, tmp_path)
+    assert "sentence_task: none" in caught.value.todo
+
+
 def test_a_part_without_documents_is_refused(inputs, tmp_path):
     folder = write_documents(tmp_path / "documents", [row for row in documents() if row["split"] == "train"])
     with pytest.raises(DataError, match="no held_out documents"):

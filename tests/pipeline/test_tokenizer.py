@@ -165,10 +165,16 @@ def test_broken_vocabularies_are_refused_with_line_and_token(tmp_path: Path) -> 
         ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n", "'a' stands on line 6 and on line 7"),
         ("[PAD]\n[CLS]\n[SEP]\n[MASK]\na\n", r"vocab\.txt lacks \[UNK\]"),
         ("[PAD]\n[UNK]\n\n[CLS]\n[SEP]\n[MASK]\n", r"token 2 \(line 3\) is empty"),
+        (
+            f"[PAD]\n[UNK]\n##{'x' * 201}\n[CLS]\n[SEP]\n[MASK]\n",
+            r"token 2 \(line 3\), '##x{28}' …, has 203 characters",
+        ),
     ]:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=message):
             read_vocabulary(path)
+    path.write_text(f"[PAD]\n[UNK]\n##{'x' * 200}\n[CLS]\n[SEP]\n[MASK]\n", encoding="utf-8")
+    assert len(read_vocabulary(path)) == 6
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="can't be read"):
         read_vocabulary(path)

@@ -118,8 +118,15 @@ def test_berts_own_layout() -> None:
 def test_a_text_that_is_too_small_names_its_ceiling() -> None:
     with pytest.raises(DataError, match="at most 23 tokens") as caught:
         learn(HUGS, config(200))
-    assert "vocabulary.size to 23" in caught.value.todo
+    assert caught.value.todo == "Lower vocabulary.min_frequency, or add text."  # no recipe may ask for 23
     assert len(learn(HUGS, config(23))) == 23
+    words = {f"{first}{second}": 1 for first in "abcdefghijklm" for second in "nopqrstuvw"}
+    with pytest.raises(
+        DataError, match="at most 168 tokens"
+    ) as caught:  # 5 special, 23 characters, 10 inside, 130 words
+        learn(words, config(200, min_frequency=1))
+    assert caught.value.todo == "Set vocabulary.size to 168 or less, or add text."
+    assert len(learn(words, config(168, min_frequency=1))) == 168
 
 
 def test_a_size_without_room_for_words_is_refused() -> None:

@@ -1,0 +1,36 @@
+"""Pages of Markdown and HTML from the templates of this folder."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+TEMPLATES = Path(__file__).parent / "report_templates"
+
+
+def render(template: str, filters: Mapping[str, Callable[..., Any]], **content: Any) -> str:
+    """A template filled in; what stands in it is escaped in HTML, and in Markdown where the template says `| md`."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=template.removesuffix(".j2").endswith(".html"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"md": escape_markdown, **filters}
+    return environment.get_template(template).render(**content)
+
+
+def write(path: Path, text: str) -> None:
+    """Write a text file that ends with one newline."""
+    path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+def escape_markdown(text: Any) -> str:
+    """Text from data as it may stand in a paragraph or a table cell of Markdown: as it is, on one line, no markup."""
+    escaped = " ".join(str(text).split())
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        escaped = escaped.replace(character, entity)
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", escaped)

@@ -1,0 +1,113 @@
+"""A YAML tree as a checked model of `pipeline.config`, and what is wrong with it said with file, line, key, rule and value."""
+
+import difflib
+import typing
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeline import yamlfile
+from pipeline.config import Frozen
+from pipeline.errors import RecipeError
+from pipeline.yamlfile import KeyPath, Node
+
+Problem: TypeAlias = tuple[str, str]
+"""(`file:line: key.path: what is wrong`, what to do)"""
+Model = TypeVar("Model", bound=Frozen)
+
+
+def validated(model: type[Model], tree: Node, more: Set[str] = frozenset()) -> tuple[Model | None, list[Problem]]:
+    """The tree as `model`, or None and everything that is wrong with it. more: further keys that the top may have."""
+
+    def known(path: KeyPath) -> set[str]:
+        return _known_keys(model, path, more)
+
+    problems = [
+        problem(tree, path, "there is no such key, so null deletes nothing", None, _suggestion(path, known(path)))
+        for path in yamlfile.nulls(tree)
+        if path[-1] not in known(path)
+    ]
+    found: Model | None = None
+    as_text: set[KeyPath] = set()
+    while found is None and not problems:
+        try:
+            found = model.model_validate(yamlfile.plain(tree, as_text), strict=True)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            texts = {path for detail in details if (path := _written_text(tree, detail))} - as_text
+            as_text |= texts
+            if not texts:
+                problems = [_explain(tree, detail, known) for detail in details if not _follows(detail, details)]
+    return found, problems
+
+
+def _written_text(tree: Node, detail: ErrorDetails) -> KeyPath | None:
+    """Of an error `this is no text`: the path of a scalar that can be taken as it was written; else None."""
+    path, node, found = yamlfile.find(tree, detail["loc"])
+    scalar = found and node.value is not None and not isinstance(node.value, dict | tuple)
+    return path if detail["type"] == "string_type" and scalar else None
+
+
+def _explain(tree: Node, detail: ErrorDetails, known: Callable[[KeyPath], set[str]]) -> Problem:
+    path, node, found = yamlfile.find(tree, detail["loc"])
+    value = node.text if found and not isinstance(node.value, dict | tuple) else None
+    if detail["type"] == "extra_forbidden":
+        if path[-1] in known(path):  # of another member of the union
+            chosen = detail["loc"][-2]
+            todo = f"Remove one of the two; `{chosen}: null` deletes an inherited one."
+            return problem(tree, path, f"does not go with {chosen}", None, todo)
+        return problem(tree, path, "unknown key", None, _suggestion(path, known(path)))
+    if detail["type"] == "missing":
+        return problem(tree, path, "is missing", None, f"Write `{path[-1]}:`; null or a typo may have removed it.")
+    rule = detail["msg"].removeprefix("Value error, ")
+    return problem(tree, path, rule[0].lower() + rule[1:], value, "Correct the value.")
+
+
+def _follows(detail: ErrorDetails, details: Iterable[ErrorDetails]) -> bool:
+    """Pydantic also calls a list too short whose items it has refused."""
+    at = detail["loc"]
+    return detail["type"] == "too_short" and any(
+        other["loc"][: len(at)] == at and len(other["loc"]) > len(at) for other in details
+    )
+
+
+def refusal(problems: list[Problem]) -> RecipeError:
+    """All problems of a file as one error."""
+    if len(problems) == 1:
+        return RecipeError(*problems[0])
+    return RecipeError("\n".join(f"{what}. {todo}" for what, todo in problems), "Correct each of these lines.")
+
+
+def problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> Problem:
+    """What is wrong at a key path of the tree: the line that it was written on, the rule, and the value unless it is None."""
+    path, node, found = yamlfile.find(tree, path)
+    got = "" if value is None or isinstance(value, dict | tuple) else f" (it is {value})"
+    dotted = ".".join(map(str, path))
+    inherited = f" {dotted} is inherited; `null` deletes it." if found and node.file != tree.file else ""
+    return f"{node.place()}: {dotted}: {rule}{got}", f"{todo}{inherited}".strip()
+
+
+def _suggestion(path: KeyPath, known: set[str]) -> str:
+    close = difflib.get_close_matches(str(path[-1]), sorted(known), n=1)
+    return f"Did you mean {close[0]}?" if close else f"Known keys here: {', '.join(sorted(known))}."
+
+
+def _known_keys(model: type[Frozen], path: KeyPath, more: Set[str]) -> set[str]:
+    """Keys that the map around `path` may have, by the models (more than one where `from` has a choice); `more` at the top."""
+    models: set[type[Frozen]] = {model}
+    for step in path[:-1]:
+        fields = [f for m in models for n, f in m.model_fields.items() if (f.alias or n) == step]
+        if fields:  # else a name or an index inside a dict or tuple of the same models
+            models = {model for field in fields for model in _models_in(field.annotation, *field.metadata)}
+    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    return known | more if len(path) == 1 else known
+
+
+def _models_in(*annotations: Any) -> Iterator[type[Frozen]]:
+    for annotation in annotations:
+        if isinstance(annotation, type) and issubclass(annotation, Frozen):
+            yield annotation
+        else:
+            yield from _models_in(*typing.get_args(annotation))

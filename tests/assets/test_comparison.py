@@ -1,0 +1,167 @@
+"""comparisons/NAME in the store, in Dagster and on the command line, over made-up results of two recipes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets import graph
+from assets.definitions import definitions
+from pipeline.build import build
+from pipeline.errors import ChainError
+from pipeline.store import Record
+from tests.assets.bertcli import World
+
+PAIR = """\
+name: pair
+title: With and without pairs
+source: A paper
+columns:
+  - {name: loss, title: loss, metric: held_out.mlm_loss}
+  - {name: pairs, title: pairs right, metric: held_out.nsp_accuracy, format: points, digits: 1}
+rows:
+  - {label: pairs, recipes: [tiny], published: {loss: 1.25}}
+  - {label: none, recipes: [tiny_child]}
+"""
+
+
+def put(world: World, recipe: str, asset: str, stage: str, inputs: dict[str, str], **files: Any) -> Record:
+    """Publish made-up content as what an asset is now."""
+    store = world.store
+    with store.staging() as staged:
+        for name, value in files.items():
+            (staged / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+        version = store.publish(stage, staged)
+    now = "2026-01-02T03:04:05.000000+00:00"
+    body: dict[str, Any] = {
+        "schema": "1",
+        "recipe": recipe,
+        "asset": asset,
+        "stage": stage,
+        "key": f"{recipe}-{asset}-{version}",
+        "version": version,
+        "code_version": "1",
+        "config": {},
+        "asked": {},
+        "inputs": inputs,
+        "statistics": {},
+        "validation": {"suite_digest": "", "results": []},
+        "waivers": [],
+        "reused": None,
+        "forced": False,
+        "git": {"commit": None, "dirty": None},
+        "user": "u",
+        "host": "h",
+        "started": now,
+        "finished": now,
+    }
+    record = store.append(body)
+    store.point(recipe, asset, record)
+    return record
+
+
+def trained(world: World, recipe: str, loss: float, pairs: float | None) -> Record:
+    """A `pretrained_64` from documents of its own."""
+    documents = put(world, recipe, "documents", "documents", {}, text=recipe)
+    scores = {"mlm_loss": loss, "mlm_accuracy": 0.5, "nsp_accuracy": pairs}
+    return put(world, recipe, "pretrained_64", "pretrained", {"documents": documents.digest}, held_out=scores)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World.make(tmp_path / "world")
+    comparisons = made.folder / "recipes" / "comparisons"
+    comparisons.mkdir()
+    (comparisons / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    return made
+
+
+def shown(world: World) -> dict[str, list[Any]]:
+    """Row → medians, by `bert compare`."""
+    found = world.json("compare", "pair")
+    return {row["label"]: [cell["median"] for cell in row["cells"].values()] for row in found["rows"]}
+
+
+def test_from_nothing_to_a_full_table(world: World) -> None:
+    assert shown(world) == {"pairs": [None, None], "none": [None, None]}
+    assert not (world.home / "records").exists()  # comparing writes nothing
+    trained(world, "tiny", 1.5, 0.8125)
+    output = world.bert("run", "comparisons/pair")
+    assert "comparisons/pair is up to date" in output
+    assert "bert compare pair" in output
+    record = world.store.pointer("comparisons", "pair")
+    assert record is not None
+    assert set(record.inputs) == {"tiny/pretrained"}  # nothing was trained for it
+    assert sorted(path.name for path in (world.home / "assets").iterdir()) == ["comparisons", "tiny"]
+    waits = {check["name"] for check in record.body["validation"]["results"] if not check["passed"]}
+    assert waits == {"members_run"}
+    output = world.bert("compare", "pair")
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines() if line[:1] == "|"]
+    assert lines[0] == ["", "seeds", "loss", "loss, published", "pairs right"]
+    assert lines[2:] == [["pairs", "1", "1.50", "1.25", "81.2"], ["none", "1", "not run", "", "not run"]]
+    assert "Not run: tiny_child" in output
+    assert "To run one: bert run tiny_child/pretrained_64" in output
+    assert str(world.store.content("comparison", record.version) / "comparison.html") in output
+
+    # Another member, from other documents: members are roots, not one chain.
+    trained(world, "tiny_child", 1.75, None)
+    row = world.json("status", "comparisons/pair")["assets"][0]
+    assert (row["asset"], row["state"]) == ("pair", "will run")
+    assert "tiny_child/pretrained_64 is new" in row["why"]
+    assert shown(world) == {"pairs": [1.5, 81.25], "none": [1.75, None]}
+    world.bert("run", "comparisons")
+    again = world.store.pointer("comparisons", "pair")
+    assert again is not None
+    assert set(again.inputs) == {"tiny/pretrained", "tiny_child/pretrained"}
+    assert world.json("run", "comparisons/pair")["assets"][0]["state"] == "up to date"
+    assert world.store.pointer("comparisons", "pair") == again  # nothing ran
+    assert "documents  (tiny_child)" in world.bert("audit", "comparisons/pair")
+    status = world.json("status")["comparisons"]
+    assert status == [
+        {"comparison": "pair", "members": 2, "run": 2, "made": True, "title": "With and without pairs"},
+    ]
+
+
+def test_what_can_not_be_compared_says_why(world: World) -> None:
+    assert "Did you mean pair?" in world.bert("compare", "pari", code=1)
+    file = world.folder / "recipes" / "comparisons" / "pair.yaml"
+    file.write_text(PAIR.replace("tiny_child", "tiny_chidl"), encoding="utf-8")
+    told = world.json("compare", "pair", code=1)
+    assert f"{file}:9: rows.1.recipes.0: is no recipe (it is tiny_chidl)" in told["error"]
+    assert "Did you mean tiny_child?" in told["todo"]
+    assert "comparisons/pair" in world.bert("status")
+
+
+def test_dagster_has_a_group_and_a_job_of_comparisons_where_there_are_any(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
+    comparisons = world.folder / "recipes" / "comparisons"
+    (comparisons / "bad.yaml").write_text(PAIR, encoding="utf-8")  # another name than the file's
+    whole = definitions().resolve_asset_graph()
+    found = {key.to_user_string(): whole.get(key) for key in whole.get_all_asset_keys() if key.path[0] == "comparisons"}
+    assert set(found) == {"comparisons/pair", "comparisons/bad"}
+    assert {node.group_name for node in found.values()} == {"comparisons"}
+    parents = {key.to_user_string() for key in found["comparisons/pair"].parent_keys}
+    assert parents == {"tiny/pretrained_64", "tiny_child/pretrained_64"}
+    assert "is not the file's name bad" in str(found["comparisons/bad"].description)
+    job = definitions("comparisons").resolve_job_def("comparisons")
+    assert {key.to_user_string() for key in job.asset_layer.executable_asset_keys} == {"comparisons/pair"}
+    for file in comparisons.iterdir():
+        file.unlink()
+    assert not any(key.path[0] == "comparisons" for key in definitions().resolve_asset_graph().get_all_asset_keys())
+    only = definitions("tiny").resolve_asset_graph()
+    assert {key.path[0] for key in only.get_all_asset_keys()} == {"tiny"}
+
+
+def test_a_member_that_failed_its_checks_is_not_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
+    record = trained(world, "tiny", 1.5, 0.8)
+    failed = {"name": "loss_finite", "passed": False, "severity": "critical", "observed": "nan", "expected": "1"}
+    body = {**record.body, "validation": {"suite_digest": "", "results": [failed]}}
+    world.store.point("tiny", "pretrained_64", world.store.append(body))
+    node = graph.comparison_nodes("pair")["pair"]
+    with pytest.raises(ChainError, match="its input pretrained_64 failed loss_finite"):
+        build(world.store, node)
+    assert world.store.pointer("comparisons", "pair") is None

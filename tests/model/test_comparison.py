@@ -1,0 +1,171 @@
+"""The table of a comparison: numbers by hand, cells that are empty and say so, pages that escape."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model import comparison
+from pipeline.config import Comparison
+from pipeline.errors import DataError
+
+
+def pretrained(folder: Path, loss: float, accuracy: float, pairs: float | None) -> Path:
+    folder.mkdir(parents=True)
+    scores = {"mlm_loss": loss, "mlm_accuracy": accuracy, "nsp_accuracy": pairs, "step": 300}
+    (folder / "held_out.json").write_text(json.dumps(scores), encoding="utf-8")
+    return folder
+
+
+def finetuned(folder: Path, accuracy: float) -> Path:
+    folder.mkdir(parents=True)
+    spread = {"median": accuracy, "lowest": accuracy, "highest": accuracy, "deviation": None, "count": 1}
+    scores = {"summary": {"dev": {"accuracy": spread}, "test": None}}
+    (folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+    return folder
+
+
+def config_of(**changes: Any) -> Comparison:
+    plain: dict[str, Any] = {
+        "name": "sizes",
+        "title": "Sizes",
+        "source": "A paper, table 1",
+        "columns": (
+            {"name": "loss", "title": "loss", "metric": "held_out.mlm_loss", "digits": 3},
+            {"name": "ppl", "title": "perplexity", "metric": "held_out.perplexity"},
+            {"name": "pairs", "title": "pairs", "metric": "held_out.nsp_accuracy", "format": "points", "digits": 1},
+            {"name": "mnli", "title": "MNLI", "metric": "tasks.mnli.dev.accuracy", "format": "points", "digits": 1},
+        ),
+        "rows": (
+            {"label": "three seeds", "recipes": ("a1", "a2", "a3"), "published": {"ppl": 3.99, "mnli": 84.4}},
+            {"label": "one of two", "recipes": ("b1", "b2")},
+            {"label": "no pairs", "recipes": ("c",)},
+            {"label": "never", "recipes": ("d",), "published": {"ppl": 3.23}},
+            {"label": "paper only", "published": {"mnli": 82.1}},
+        ),
+    }
+    return Comparison.model_validate(plain | changes)
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, Path]:
+    at = tmp_path / "in"
+    (at / "cola").mkdir(parents=True)
+    (at / "cola" / "not_run.json").write_text("{}", encoding="utf-8")
+    return {
+        "a1/pretrained": pretrained(at / "a1", 2.0, 0.5, 0.81),
+        "a2/pretrained": pretrained(at / "a2", 1.0, 0.6, 0.84),
+        "a3/pretrained": pretrained(at / "a3", 1.5, 0.6, 0.9),
+        "a1/finetuned_mnli": finetuned(at / "a1t", 0.8125),
+        "a2/finetuned_mnli": finetuned(at / "a2t", 0.8375),
+        "a3/finetuned_mnli": finetuned(at / "a3t", 0.8),
+        "b1/pretrained": pretrained(at / "b1", 3.0, 0.1, 0.5),
+        "b1/finetuned_mnli": at / "cola",
+        "c/pretrained": pretrained(at / "c", 2.5, 0.2, None),
+    }
+
+
+def test_median_and_extremes_by_hand(inputs: dict[str, Path]) -> None:
+    first = comparison.table(inputs, config_of())["rows"][0]["cells"]
+    assert (first["loss"]["median"], first["loss"]["lowest"], first["loss"]["highest"]) == (1.5, 1.0, 2.0)
+    assert first["loss"]["values"] == {"a1": 2.0, "a2": 1.0, "a3": 1.5}
+    assert first["ppl"]["median"] == 4.48169  # e^1.5, six digits
+    assert (first["ppl"]["lowest"], first["ppl"]["highest"]) == (2.71828, 7.38906)  # e, e²
+    assert (first["pairs"]["median"], first["pairs"]["highest"]) == (84.0, 90.0)
+    assert (first["mnli"]["median"], first["mnli"]["published"]) == (81.25, 84.4)
+
+
+def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -> None:
+    found = comparison.table(inputs, config_of())
+    states = {row["label"]: [cell["state"] for cell in row["cells"].values()] for row in found["rows"]}
+    run, part, none, never, paper = "run", "run in part", "has none", "not run", "published only"
+    assert states == {
+        "three seeds": [run, run, run, run],
+        "one of two": [part, part, part, never],  # b1's task had no files
+        "no pairs": [run, run, none, never],
+        "never": [never] * 4,
+        "paper only": [paper] * 4,
+    }
+    assert comparison.not_run(found) == ["b2", "b1", "c", "d"]
+    assert all(cell["median"] is None for cell in found["rows"][3]["cells"].values())
+
+
+def test_the_table_in_characters(inputs: dict[str, Path]) -> None:
+    lines = comparison.text_table(comparison.table(inputs, config_of())).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["", "seeds", "loss", "perplexity", "perplexity, published", "pairs", "MNLI", "MNLI, published"]
+    assert cells[2:] == [
+        [
+            "three seeds",
+            "3",
+            "1.500 (1.000–2.000)",
+            "4.48 (2.72–7.39)",
+            "3.99",
+            "84.0 (81.0–90.0)",
+            "81.2 (80.0–83.8)",
+            "84.4",
+        ],
+        ["one of two", "2", "3.000, 1 of 2 run", "20.09, 1 of 2 run", "", "50.0, 1 of 2 run", "not run", ""],
+        ["no pairs", "1", "2.500", "12.18", "", "–", "not run", ""],
+        ["never", "1", "not run", "not run", "3.23", "not run", "not run", ""],
+        ["paper only", "", "", "", "", "", "", "82.1"],
+    ]
+    assert len({len(line) for line in lines}) == 1  # in line
+
+
+def test_three_files_equal_bytes_and_nothing_from_elsewhere(inputs: dict[str, Path], tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        out.mkdir()
+        statistics = comparison.make_comparison(inputs, config_of(), out)
+        made.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert made[0] == made[1]
+    assert set(made[0]) == {"comparison.md", "comparison.html", "comparison.json"}
+    assert statistics == {"rows": 5, "columns": 4, "cells": 16, "cells_not_run": 9, "not_run": "b2, b1, c, d"}
+    page = made[0]["comparison.html"].decode()
+    assert page.count("<svg") == 4
+    assert "http" not in page.replace("http://www.w3.org/", "")
+    assert "not run" in page
+    text = made[0]["comparison.md"].decode()
+    assert "Published: A paper, table 1." in text
+    assert "Not run: b2, b1, c, d." in text
+
+
+def test_what_people_write_is_escaped(inputs: dict[str, Path], tmp_path: Path) -> None:
+    evil = '<script>alert("x")</script> $a_b$ | [c](d)'
+    columns = ({"name": "loss", "title": evil, "metric": "held_out.mlm_loss"},)
+    rows = ({"label": evil, "recipes": ("a1",), "published": {"loss": 1}},)
+    config = config_of(title=evil, description=evil, source=evil, columns=columns, rows=rows)
+    comparison.make_comparison(inputs, config, tmp_path)
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    text = (tmp_path / "comparison.md").read_text(encoding="utf-8")
+    assert "<script" not in text
+    row = next(line for line in text.splitlines() if line.startswith("| &lt;"))
+    assert row.replace("\\|", "").count("|") == 5  # label, runs, loss, published
+
+
+def test_nothing_run_at_all_makes_a_table_without_plots(tmp_path: Path) -> None:
+    statistics = comparison.make_comparison({}, config_of(), tmp_path)
+    assert statistics["cells_not_run"] == statistics["cells"] == 16
+    assert "<svg" not in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+
+
+def test_a_loss_beyond_all_numbers_is_still_a_perplexity(tmp_path: Path) -> None:
+    at = {"a1/pretrained": pretrained(tmp_path / "a1", 1e6, 0.0, None)}
+    cell = comparison.table(at, config_of())["rows"][0]["cells"]["ppl"]
+    assert math.isfinite(cell["median"])
+
+
+def test_a_metric_that_the_task_lacks_and_a_broken_file_are_named(inputs: dict[str, Path]) -> None:
+    columns = ({"name": "mnli", "title": "MNLI", "metric": "tasks.mnli.dev.f1"},)
+    with pytest.raises(DataError, match="the task mnli has no metric f1") as error:
+        comparison.table(inputs, config_of(columns=columns, rows=({"label": "a", "recipes": ("a1",)},)))
+    assert "It has accuracy" in error.value.todo
+    (inputs["a1/pretrained"] / "held_out.json").write_text("{", encoding="utf-8")
+    with pytest.raises(DataError, match=r"held_out\.json can't be read"):
+        comparison.table(inputs, config_of())
