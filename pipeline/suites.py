@@ -391,10 +391,10 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
             _floor(
                 "held_out_tokens",
-                "1,000 held-out tokens at least: with fewer, the accuracy of some 150 masked words is known to worse than ±8 "
+                "500 held-out tokens at least: with fewer, the accuracy of some 75 masked words is known to worse than ±12 "
                 "points.",
                 "held_out_tokens",
-                1_000,
+                500,
             ),
             _floor(
                 "held_out_tokens_enough",

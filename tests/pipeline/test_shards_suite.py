@@ -148,7 +148,7 @@ WHOLE_WORDS = CONFIG.model_copy(update={"whole_words": True})
 POISON = {
     "has_train": (lambda rows: [rows[file].clear() for file in FILES], CONFIG),
     "has_held_out": (cut(HELD_OUT, 0), CONFIG),
-    "held_out_tokens": (cut(HELD_OUT, 10), CONFIG),
+    "held_out_tokens": (cut(HELD_OUT, 4), CONFIG),
     "held_out_tokens_enough": (cut(HELD_OUT, 100), CONFIG),
     "files_complete": (remove(FILES[1]), CONFIG),
     "lengths_fit": (one(lambda row: row["input_ids"].extend([2000] * 64)), CONFIG),

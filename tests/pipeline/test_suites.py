@@ -534,7 +534,7 @@ POISON: dict[str, dict[str, Poison]] = {
         "has_train": emptied(*TRAIN),
         "has_held_out": emptied("held_out/0.parquet"),
         "files_complete": removed("train/1.parquet"),
-        "held_out_tokens": lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(15)),
+        "held_out_tokens": lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(5)),
         "held_out_tokens_enough": lambda folder, statistics: edit(folder / "held_out/0.parquet", shortened(150)),
         "lengths_fit": row(1, TRAIN[0], input_ids=lambda r: [*r["input_ids"][:-1], *[9] * 60, SEP]),
         "ids_in_vocabulary": row(1, TRAIN[0], input_ids=token(1, 1000)),
