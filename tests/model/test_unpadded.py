@@ -222,18 +222,17 @@ def test_nested_tensors_give_the_attention_of_rows(asking: list[int]) -> None:
     """What a GPU is to use, here with torch's kernel for CPUs, which knows no causal one; float64, to 1e-12."""
     looked_at = [3, 7, 1]
     random = torch.Generator().manual_seed(1)
-    parts = [
+    q, k, v = (
         torch.randn(sum(some), 2, 8, generator=random, dtype=torch.float64, requires_grad=True)
         for some in (asking, looked_at, looked_at)
-    ]
-    places = [Rows(torch.tensor([0, *some]).cumsum(0).int(), max(some)) for some in (asking, looked_at)]
-    by_row, by_kernel = unpadded(*places)(*parts, 0.0), _by_kernel(*parts, *places, causal=False, dropout=0.0)
+    )
+    of_asking, of_all = (Rows(torch.tensor([0, *some]).cumsum(0).int(), max(some)) for some in (asking, looked_at))
+    by_row = unpadded(of_asking, of_all)(q, k, v, 0.0)
+    by_kernel = _by_kernel(q, k, v, of_asking, of_all, causal=False, dropout=0.0)
     torch.testing.assert_close(by_kernel, by_row, atol=1e-12, rtol=0)
     weights = torch.randn(by_row.shape, generator=random, dtype=torch.float64)
-    for ours, theirs in zip(
-        torch.autograd.grad(by_kernel, parts, weights), torch.autograd.grad(by_row, parts, weights), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    ours = torch.autograd.grad(by_kernel, (q, k, v), weights)
+    torch.testing.assert_close(ours, torch.autograd.grad(by_row, (q, k, v), weights), atol=1e-12, rtol=0)
 
 
 def test_dropout_drops_its_share_and_moves_no_mean() -> None:
