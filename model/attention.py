@@ -137,7 +137,8 @@ def _by_kernel(
 ) -> Tensor:
     """Attention over rows of any length in one kernel, through torch's nested tensors: on CUDA in bf16 it is flash attention.
 
-    Not run on a GPU so far: model/devices/cuda.py does not ask for unpadded batches before it was.
+    Not run on a GPU so far, only its form, by a test on a CPU (which has no causal kernel for it): model/devices/cuda.py
+    does not ask for unpadded batches before it was.
     torch.nn.attention.varlen knows no dropout (torch 2.13).
     """
     q, k, v = (

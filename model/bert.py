@@ -125,8 +125,9 @@ class Bert(nn.Module):
         With `positions` int64 [B, P] the hidden states at these positions only, float [B, P, H], and the last layer
         costs P / S of what it would. The sentence head needs the first token's state first: positions[:, 0] = 0.
         """
-        # Without padding the mask changes nothing, and attention without one is faster.
-        mask = None if bool(attention_mask.all()) else attention_mask[:, None, None, :]
+        # Without padding the mask changes nothing, and attention without one is faster. Only a CPU knows without waiting.
+        full = attention_mask.device.type == "cpu" and bool(attention_mask.all())
+        mask = None if full else attention_mask[:, None, None, :]
         last_mask = mask
         batch, sequence = input_ids.shape
         if self.architecture.attention == "causal":

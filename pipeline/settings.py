@@ -68,7 +68,7 @@ class TrainingSettings(Frozen):
     """of pretraining: at most so many tokens, padding included, go through the model at once; a larger batch is split by
     rows and its gradients are added up; None: never"""
     activation_checkpointing: bool = False
-    """of pretraining: what is inside of a layer is computed again on the way back instead of kept: less memory, a third
+    """of pretraining: what is inside of a layer is computed again on the way back instead of kept: less memory, about a third
     more time, the same results"""
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     checkpoint_steps: Annotated[int, Field(ge=1)] | None = None

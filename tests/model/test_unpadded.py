@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.attention import _Attention
+from model.attention import Rows, _Attention, _by_kernel, unpadded
 from model.batches import Batch, batch_of, next_words, padded_length
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.dropout import Dropout, kept
@@ -214,6 +214,25 @@ def test_attention_with_dropout_is_that_of_torch_with_the_same_units_dropped(cau
         expected.append(torch.einsum("aqk,kad->qad", scores.softmax(-1) * units * 65536 / (65536 - 19661), c))
     torch.testing.assert_close(mixed(q, k, v), torch.cat(expected), atol=1e-12, rtol=0)
     assert torch.autograd.gradcheck(mixed, (q, k, v))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("asking", [[1, 2, 1], [3, 7, 1]])
+def test_nested_tensors_give_the_attention_of_rows(asking: list[int]) -> None:
+    """What a GPU is to use, here with torch's kernel for CPUs, which knows no causal one; float64, to 1e-12."""
+    looked_at = [3, 7, 1]
+    random = torch.Generator().manual_seed(1)
+    q, k, v = (
+        torch.randn(sum(some), 2, 8, generator=random, dtype=torch.float64, requires_grad=True)
+        for some in (asking, looked_at, looked_at)
+    )
+    of_asking, of_all = (Rows(torch.tensor([0, *some]).cumsum(0).int(), max(some)) for some in (asking, looked_at))
+    by_row = unpadded(of_asking, of_all)(q, k, v, 0.0)
+    by_kernel = _by_kernel(q, k, v, of_asking, of_all, causal=False, dropout=0.0)
+    torch.testing.assert_close(by_kernel, by_row, atol=1e-12, rtol=0)
+    weights = torch.randn(by_row.shape, generator=random, dtype=torch.float64)
+    ours = torch.autograd.grad(by_kernel, (q, k, v), weights)
+    torch.testing.assert_close(ours, torch.autograd.grad(by_row, (q, k, v), weights), atol=1e-12, rtol=0)
 
 
 def test_dropout_drops_its_share_and_moves_no_mean() -> None:
