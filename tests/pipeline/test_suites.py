@@ -21,6 +21,7 @@ from pipeline.books import BOOKS_SCHEMA
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
+    Comparison,
     ContaminationConfig,
     DocumentsConfig,
     FilesConfig,
@@ -295,6 +296,16 @@ def good_report(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return ReportConfig(recipe="demo", tasks=("mine", "cola")), {}
 
 
+def good_comparison(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "comparison.md").write_text("# Sizes")
+    (folder / "comparison.html").write_text("<p>Sizes</p><svg></svg>")
+    rows = [{"label": label, "cells": {"loss": {"value": 2.5, "not_run": []}}} for label in ("small", "large")]
+    (folder / "comparison.json").write_text(json.dumps({"rows": rows}))
+    column = {"name": "loss", "title": "loss", "metric": "held_out.mlm_loss"}
+    plain = {"name": "sizes", "title": "Sizes", "columns": [column], "rows": [{"label": "small"}, {"label": "large"}]}
+    return Comparison.model_validate(plain), {}
+
+
 GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "files": good_files,
     "wikipedia_text": good_wikipedia,
@@ -310,6 +321,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "finetuned": good_finetuned,
     "contamination": good_contamination,
     "benchmark_report": good_report,
+    "comparison": good_comparison,
 }
 
 
@@ -621,6 +633,15 @@ POISON: dict[str, dict[str, Poison]] = {
         "files_complete": written("report.md", ""),
         "tasks_complete": replaced("report.json", '"cola"', '"sst2"'),
         "self_contained": replaced("report.html", "<svg>", '<script src="https://cdn.example/plot.js"></script><svg>'),
+    },
+    "comparison": {
+        "files_complete": written("comparison.md", ""),
+        "rows_complete": replaced("comparison.json", '"large"', '"huge"'),
+        "numbers_finite": replaced("comparison.json", "2.5", "NaN"),
+        "self_contained": replaced(
+            "comparison.html", "<svg>", '<script src="https://cdn.example/plot.js"></script><svg>'
+        ),
+        "members_run": replaced("comparison.json", '"not_run": []', '"not_run": ["tiny"]'),
     },
 }
 CASES = [(stage, check) for stage, poisons in POISON.items() for check in poisons]
