@@ -109,9 +109,15 @@ def save(
         raise DataError(f"the checkpoint just written is broken: {problem}", "Check the disk; the run can be resumed.")
     atomic.write_bytes(folder / LATEST, f"{path.name}\n".encode())
     for old in steps(folder)[keep:]:
-        if not (milestone_steps and step_of(old) % milestone_steps == 0):
+        if not is_milestone(old, milestone_steps):
             shutil.rmtree(old)
     return path
+
+
+def is_milestone(path: Path, milestone_steps: int | None) -> bool:
+    """Whether a checkpoint is kept for good: its step is a multiple of `milestone_steps`, and not the beginning."""
+    step = step_of(path)
+    return bool(milestone_steps and step) and step % (milestone_steps or 1) == 0
 
 
 def step_of(path: Path) -> int:

@@ -31,6 +31,8 @@ STOPPED = 143
 LOCK_SECONDS = 60.0
 LOCK = "lock"
 LOG = "stderr.log"
+PLAN = "plan.json"
+"""what a run with a budget of hours decided before its first step"""
 CANCEL = "cancel"
 """a file of this name in the run folder asks to stop"""
 LAUNCHER = "launcher"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from model import metrics, pages
+from model import lines, metrics, pages
 from model.tasks import NOT_RUN
 from pipeline.config import Comparison, ComparisonColumn, ComparisonRow
 from pipeline.errors import DataError
@@ -27,6 +27,7 @@ STAGE = Stage(
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
+        "model/lines.py",
     ),
 )
 
@@ -86,7 +87,7 @@ def _cell(inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColu
     spread = metrics.spread(list(values.values())) if values else None
     return {
         "state": state,
-        "median": _rounded(spread.median) if spread else None,
+        "median": lines.short(spread.median) if spread else None,
         "lowest": spread.lowest if spread else None,
         "highest": spread.highest if spread else None,
         "values": values,
@@ -103,11 +104,11 @@ def _value(inputs: Mapping[str, Path], recipe: str, column: ComparisonColumn) ->
     value = _held_out(folder, column) if column.task is None else _score(folder, column)
     if value is None:
         return True, None
-    return True, _rounded(100 * value if column.format == "points" else value)
+    return True, lines.short(100 * value if column.format == "points" else value)
 
 
 def _held_out(folder: Path, column: ComparisonColumn) -> float | None:
-    scores, name = _read(folder / "held_out.json"), column.metric.split(".")[1]
+    scores, name = lines.read_json(folder / "held_out.json"), column.metric.split(".")[1]
     if name == "perplexity":
         loss = scores.get("mlm_loss")
         # a loss of 700 nats is far above that of guessing, and e^710 is no number any more
@@ -119,7 +120,7 @@ def _held_out(folder: Path, column: ComparisonColumn) -> float | None:
 def _score(folder: Path, column: ComparisonColumn) -> float | None:
     """Median of the seeds of a fine-tuning; None where the part's labels are not known."""
     _, _, part, name = column.metric.split(".")
-    summary = _read(folder / "scores.json")["summary"][part]
+    summary = lines.read_json(folder / "scores.json")["summary"][part]
     if summary is None:
         return None
     if name not in summary:
@@ -128,19 +129,6 @@ def _score(folder: Path, column: ComparisonColumn) -> float | None:
             f"It has {', '.join(sorted(summary))}.",
         )
     value: float | None = summary[name]["median"]
-    return value
-
-
-def _rounded(value: float) -> float:
-    """Six significant digits, as held-out scores are."""
-    return float(f"{value:.6g}")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
     return value
 
 

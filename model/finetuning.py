@@ -11,7 +11,6 @@ The run folder is kept between attempts:
     result/         what is published, with a manifest; it is there when everything has finished
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,6 @@ from model import checkpoint, launcher, lines
 from model.tasks import NOT_RUN
 from pipeline import atomic
 from pipeline.config import FinetuneConfig
-from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
 
@@ -36,6 +34,7 @@ STAGE = Stage(
         "model/classifier.py",
         "model/examples.py",
         "model/metrics.py",
+        "model/lines.py",
         "model/tfidf.py",
         "model/bert.py",
         "model/attention.py",
@@ -64,7 +63,7 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     missing = inputs["task_data"] / NOT_RUN
     if missing.exists():
         shutil.copyfile(missing, out / NOT_RUN)
-        wanted = _read(missing)
+        wanted = lines.read_json(missing)
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
     run = inputs["run"]
     atomic.write_json(
@@ -77,24 +76,16 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    steps = total_steps(config, _read(inputs["task_data"] / "task.json"))
+    steps = total_steps(config, lines.read_json(inputs["task_data"] / "task.json"))
     result = launcher.result("model.finetune", run, steps, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
-    return _statistics(run, _read(result / "scores.json"))
+    return _statistics(run, lines.read_json(result / "scores.json"))
 
 
 def total_steps(config: FinetuneConfig, task: Mapping[str, Any]) -> int:
     """Steps of all networks and seeds together."""
     networks = 2 if "untrained" in config.baselines else 1
     return networks * config.seeds * config.epochs * -(-int(task["counts"]["train"]) // config.batch_size)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
-    return value
 
 
 def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model import checkpoint, metrics
+from model import checkpoint, lines, metrics
 from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier
@@ -129,7 +129,7 @@ class _Process:
     def __init__(self, folder: Path, job: Job, stop: Stop) -> None:
         self.started = time.monotonic()
         self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
-        self.task = _read_json(job.task_data / "task.json")
+        self.task = lines.read_json(job.task_data / "task.json")
         self.tokenizer: Tokenizer = load(job.wordpiece_vocab)
         self.architecture = self._architecture()
         self.examples = {
@@ -178,7 +178,7 @@ class _Process:
 
     def _architecture(self) -> Architecture:
         """The encoder's, with the dropout of fine-tuning. Raises DataError where it does not fit the vocabulary."""
-        described = _read_json(self.job.pretrained / "config.json")
+        described = lines.read_json(self.job.pretrained / "config.json")
         size = len(self.tokenizer.vocabulary)
         if described["vocabulary_size"] != size:
             raise DataError(
@@ -199,7 +199,7 @@ class _Process:
         place = {"device": self.device.kind, "threads": self.job.training.threads}
         path = self.folder / "identity.json"
         if path.exists():
-            before = _read_json(path)
+            before = lines.read_json(path)
             changed = sorted(name for name in identity if before["identity"].get(name) != identity[name])
             if changed:
                 raise TrainingError(
@@ -219,7 +219,7 @@ class _Process:
         for number, run in enumerate(self.runs):
             folder = self.folder / "runs" / run.name
             if finished == number and checkpoint.broken(folder) is None:
-                finished, kept = number + 1, int(_read_json(folder / "run.json")["metrics_bytes"])
+                finished, kept = number + 1, int(lines.read_json(folder / "run.json")["metrics_bytes"])
             else:
                 shutil.rmtree(folder, ignore_errors=True)
         return finished, kept
@@ -247,7 +247,7 @@ class _Process:
     def _publish(self) -> None:
         """RUN_DIR/result, with nothing in it that depends on the machine's speed."""
         config, labels = self.config, self.task["labels"]
-        read = {run: _read_json(self.folder / "runs" / run.name / "run.json") for run in self.runs}
+        read = {run: lines.read_json(self.folder / "runs" / run.name / "run.json") for run in self.runs}
         ours = {run: found for run, found in read.items() if run.network == PRETRAINED}
         best = max(ours, key=lambda run: _rank(ours[run]["dev"], self.task["metric"]))  # the first of equals
         self.metrics.sync()
@@ -417,8 +417,8 @@ class _Training:
             )
         if state.step % max(1, min(LOG_EVERY, total // LOG_TIMES)) == 0 or state.step == total:
             self._log(
-                {"loss": _short(state.window_loss / state.window_steps) if state.window_steps else None}
-                | {"learning_rate": _short(rate), "skipped_steps": state.skipped}
+                {"loss": lines.short(state.window_loss / state.window_steps) if state.window_steps else None}
+                | {"learning_rate": lines.short(rate), "skipped_steps": state.skipped}
             )
             state.window_steps, state.window_loss = 0, 0.0
 
@@ -432,7 +432,7 @@ class _Training:
             # The checkpoint before this epoch's end is the newest that is whole: an epoch ends with its scores.
             return False
         dev = _dev_scores(self.examples["dev"], scored)
-        mean = _short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
+        mean = lines.short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
         state.epochs.append({"epoch": epoch, "train_loss": mean, "dev": dev})
         state.epoch_steps, state.epoch_loss = 0, 0.0
         self._log({"epoch": epoch, "train_loss": mean, "dev": dev})
@@ -600,16 +600,3 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         else {name: asdict(metrics.spread([run[part][name] for run in runs])) for name in SCORED}
         for part in ("dev", "test")
     }
-
-
-def _short(value: float) -> float:
-    """Six significant digits, as in pretraining."""
-    return float(f"{value:.6g}")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
-    return value

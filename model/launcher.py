@@ -32,7 +32,6 @@ SHARED_SECONDS = 90.0
 """for so long a shared disk may hide what another host wrote: NFS asks again after a minute"""
 SHOWN = ("loss", "mlm_accuracy", "learning_rate")  # of a row of metrics.jsonl, in the progress line and as live plots
 LOG = child.LOG
-PLAN = "plan.json"
 TORCHRUN_LOG = "torchrun.log"
 LOG_LINES = 20
 _FAILED_RANK = re.compile(r"^\s+rank\s+: (\d+) .*\n\s+exitcode\s+: (-?\d+) \(pid: (\d+)\)", re.M)
@@ -203,7 +202,7 @@ def _report(folder: Path, total: int | None, unit: str = "steps") -> None:
 def _planned(folder: Path) -> int | None:
     """The steps that a run with a budget of hours has planned for itself."""
     try:
-        steps: int = json.loads((folder / PLAN).read_text(encoding="utf-8"))["steps"]
+        steps: int = json.loads((folder / child.PLAN).read_text(encoding="utf-8"))["steps"]
     except (OSError, ValueError, KeyError):
         return None
     return steps

@@ -1,6 +1,7 @@
 """AdamW as google-research/bert optimization.py computes it, what it shares with LAMB, and clipping by the global norm."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ class Group(NamedTuple):
     second: list[Tensor]
 
 
-class Optimizer:
+class Optimizer(ABC):
     """What AdamW and LAMB share: both moments of every parameter, and which parameters are decayed.
 
     One-dimensional parameters (biases, LayerNorm gains) are not decayed; embeddings are. Moments have the type of their
@@ -92,8 +93,9 @@ class Optimizer:
                 moment.copy_(state[f"{kind}.{name}"])
         self.updates = updates
 
+    @abstractmethod
     def _update(self, group: Group, rate: float, decayed: bool) -> None:
-        raise NotImplementedError
+        """Update these parameters."""
 
     def _group(self, names: list[str]) -> Group:
         parameters: list[Tensor] = [self.parameters[name] for name in names]

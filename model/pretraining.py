@@ -45,6 +45,7 @@ STAGE = Stage(
         "model/dropout.py",
         "model/optimizer.py",
         "model/guard.py",
+        "model/lines.py",
         "model/replicas.py",
         "model/lamb.py",
         "model/schedule.py",

@@ -89,7 +89,6 @@ class State:
     """batches that the run went back and around (model/guard.py)"""
     recent: list[float] = field(default_factory=list)
     """losses of the last steps, that a spike is measured against"""
-    spikes: int = 0
     best: float | None = None
     """lowest held-out masked-word loss so far"""
     best_step: int | None = None

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model import checkpoint, guard, launcher
+from model import checkpoint, child, guard
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -175,7 +175,7 @@ class _Run:
         return finished
 
     def _train(self) -> None:
-        config, state, training = self.config, self.state, self.job.training
+        config, training = self.config, self.job.training
         saved = time.monotonic()
         self.measured, self.measured_tokens, self.measured_flops = saved, 0, 0
         while True:
@@ -219,8 +219,7 @@ class _Run:
             raise TrainingError(f"the learning rate of step {number} is {rate:g}", "Give the schedule more steps.")
         size = self.metrics.size if self.metrics is not None else 0
         self._tell_of_batches_passed_over()
-        batch_number = guard.batch_number(state.step, state.passed_over)
-        found = self._gradients(batch_number, number)
+        found = self._gradients(self._batch(state.step), number)
         if found is None:
             self.optimizer.zero_grad()
             return False
@@ -293,7 +292,6 @@ class _Run:
     def _look_for_a_spike(self, loss: float) -> None:
         state = self.state
         if guard.is_spike(loss, state.recent):
-            state.spikes += 1
             self._record({"step": state.step + 1, "spike": short(loss), "batch": self._batch(state.step)})
         state.recent = [*state.recent, loss][-guard.SPIKE_WINDOW :]
 
@@ -331,9 +329,7 @@ class _Run:
         self.state.passed_over = passed_over
         if self.metrics is not None:
             self.metrics.cut(kept)
-        self.saved = (
-            None  # the same step, but with what was learned: a process that is killed now need not learn it again
-        )
+        self.saved = None  # the same step, with what was learned: a process that is killed now need not learn it again
         self._save()
         batches = (
             guard.batch_number(first_bad, state.passed_over),
@@ -401,9 +397,8 @@ class _Run:
     # ── where a run begins ───────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self) -> int:
-        """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before or of an imported model, else
-        drawn ones.
-        Returns the size that metrics.jsonl is cut back to."""
+        """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before or of an imported
+        model, else drawn ones. Returns the size that metrics.jsonl is cut back to."""
         self.saver.wait()
         place = None
         if self.replicas.first:
@@ -515,7 +510,7 @@ class _Run:
     def _planned(self) -> TrainConfig:
         """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
         that goes on, on whatever machine, keeps its plan."""
-        config, path = self.config, self.folder / launcher.PLAN
+        config, path = self.config, self.folder / child.PLAN
         if config.max_hours is None:
             return config
         steps = None

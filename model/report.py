@@ -52,7 +52,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
     """
-    overlap = _read(inputs["contamination"] / "contamination.json")
+    overlap = lines.read_json(inputs["contamination"] / "contamination.json")
     curves = _curves(inputs["pretrained"])
     tasks = [_task(task, inputs, overlap) for task in config.tasks]
     content = {
@@ -72,19 +72,11 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
 # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
-    return value
-
-
 def _pretraining(folder: Path) -> dict[str, Any]:
     """Held-out scores with their baselines, and the shape of the network."""
-    described = _read(folder / "config.json")
+    described = lines.read_json(folder / "config.json")
     return {
-        "held_out": _read(folder / "held_out.json"),
+        "held_out": lines.read_json(folder / "held_out.json"),
         "architecture": described["architecture"],
         "vocabulary_size": described["vocabulary_size"],
         "sentence_task": described["sentence_task"],
@@ -126,10 +118,10 @@ def _task(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any]) -> 
     if folder is None:
         raise DataError(f"the report has no input finetuned_{task}", f"Materialize finetuned_{task} first.")
     if (folder / NOT_RUN).exists():
-        wanted = _read(folder / NOT_RUN)
+        wanted = lines.read_json(folder / NOT_RUN)
         kept = {name: wanted[name] for name in ("title", "why", "wants")}
         return {"task": task, "ran": False, **kept, "published": published_of(task)}
-    scores = _read(folder / "scores.json")
+    scores = lines.read_json(folder / "scores.json")
     metric = scores["metric"]
     parts = [part for part in ("test", "dev") if scores["summary"][part] is not None]
     rows = [_row(scores, part, metric) for part in parts]

@@ -38,5 +38,4 @@ def _milestones(folder: Path) -> list[Path]:
         every = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"].get("milestone_steps")
     except (OSError, ValueError, KeyError):
         return []
-    found = checkpoint.steps(folder / CHECKPOINTS)
-    return [path for path in found if every and checkpoint.step_of(path) and checkpoint.step_of(path) % every == 0]
+    return [path for path in checkpoint.steps(folder / CHECKPOINTS) if checkpoint.is_milestone(path, every)]

@@ -12,8 +12,6 @@ from pipeline import objects, places
 from pipeline.atomic import explained
 from pipeline.beam_process import leave_note
 from pipeline.errors import BertError
-from pipeline.places import replaced as replaced
-from pipeline.places import write_json as write_json
 
 
 @contextmanager
@@ -53,4 +51,4 @@ class Counting:
         now = time.monotonic()
         if final or now - self._last >= self._seconds:
             self._last = now
-            write_json(self._path, done)
+            places.write_json(self._path, done)

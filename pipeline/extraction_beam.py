@@ -27,7 +27,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from pipeline import places
-from pipeline.common_beam import Counting, replaced, reported, write_json
+from pipeline.common_beam import Counting, reported
 from pipeline.config import WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
@@ -89,7 +89,7 @@ def read_part(plan: Plan, part: Part) -> None:
     name = f"{stem}-{uuid.uuid4().hex[:8]}.arrow"
     with (
         reported(plan.scratch, plan.out),
-        replaced(plan.scratch / "templates" / f"{stem}.jsonl") as temporary,
+        places.replaced(plan.scratch / "templates" / f"{stem}.jsonl") as temporary,
         temporary.open("w", encoding="utf-8") as templates,
         BatchWriter(plan.scratch / "pages" / name) as batches,
     ):
@@ -115,7 +115,7 @@ def read_part(plan: Plan, part: Part) -> None:
             template_pages=template_pages,
             batches=name,
         )
-        write_json(plan.scratch / "read" / f"{stem}.json", reading.plain())
+        places.write_json(plan.scratch / "read" / f"{stem}.json", reading.plain())
         count(part.end - part.start, final=True)
 
 
@@ -151,7 +151,7 @@ class BatchWriter:
         self._rows: list[dict[str, Any]] = []
         self._size = 0
         self._open = ExitStack()
-        written = self._open.enter_context(replaced(path))
+        written = self._open.enter_context(places.replaced(path))
         sink = self._open.enter_context(pa.OSFile(str(written), "wb"))
         options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
         self._writer = self._open.enter_context(pa.ipc.new_file(sink, BATCH_SCHEMA, options=options))
@@ -191,7 +191,7 @@ def settle(plan: Plan) -> Iterator[str]:
         site = plan.site(readings[0].part)
         templates = read_templates(_template_sources(plan), _spoken(site, plan.config), plan.config.templates)
         rules = {"redirects": dict(templates.redirects), "wrappers": dict(templates.wrappers)}
-        write_json(plan.scratch / "templates" / "rules.json", rules)
+        places.write_json(plan.scratch / "templates" / "rules.json", rules)
     yield from (stem_of(reading.part) for reading in readings)
 
 
@@ -255,7 +255,7 @@ def extract_part(plan: Plan, reading: Reading, site: Site, rules: Rules) -> None
     runs = writer.close()
     dropped["duplicate_page_id"] += writer.duplicates
     extracted = Extracted(dropped=+dropped, runs=tuple(runs), unhandled=without_rule.found)
-    write_json(plan.scratch / "extracted" / f"{stem}.json", extracted.plain())
+    places.write_json(plan.scratch / "extracted" / f"{stem}.json", extracted.plain())
     count(size, final=True)
 
 

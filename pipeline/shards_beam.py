@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import places
-from pipeline.common_beam import replaced, reported, write_json
+from pipeline.common_beam import reported
 from pipeline.instances import build, scratch_schema
 from pipeline.masking import Control
 from pipeline.options_beam import pipeline_options
@@ -123,7 +123,7 @@ class Tokenise(beam.DoFn):
             slices = _write_slices(path, tokens.select(schema.names).cast(schema), [rows for _, rows in found])
             alone = int((np.diff(flat(tokens["sentence_lengths"])[1]) == 1).sum())
             counts = {"documents": documents, "no tokens": documents - len(tokens), "one sentence": alone}
-            write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
+            places.write_json(plan.scratch / "statistics" / f"tokens-{name}.json", counts)
         for (key, _), (start, end, rows) in zip(found, slices, strict=True):
             yield key, (f"tokens/{path.name}", start, end, rows)
 
@@ -192,7 +192,7 @@ def gather_pool(element: tuple[PoolKey, Iterable[Reference]], plan: Plan) -> Ite
     at_once = max(1, PASS_TOKENS // len(flat(table["tokens"])[0]))
     firsts = range(0, passes, at_once)
     counts = {"documents": len(table), "builds": len(firsts)}
-    write_json(plan.scratch / "statistics" / f"pool-{part}-{pool:06d}.json", counts)
+    places.write_json(plan.scratch / "statistics" / f"pool-{part}-{pool:06d}.json", counts)
     for first in firsts:
         yield part, pool, first, min(passes, first + at_once)
 
@@ -234,7 +234,7 @@ def build_instances(element: tuple[str, int, int, int], plan: Plan) -> Iterator[
                 yield (part, each), (f"pieces/{path.name}", start, end, count)
         del table  # before the next one is made
     counts = {"builds": 1, "instances": instances}
-    write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
+    places.write_json(plan.scratch / "statistics" / f"pieces-{part}-{pool:06d}-{first_pass:04d}.json", counts)
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -275,7 +275,7 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
     with reported(plan.scratch, plan.out):
         with (
             places.near(plan.scratch, references) as (folder, near),
-            replaced(path) as temporary,
+            places.replaced(path) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=3) as writer,
         ):
             for low, high in pairwise(limits):
@@ -285,7 +285,7 @@ def write_shard(element: tuple[tuple[str, int], Iterable[Reference | None]], pla
                 writer.write_table(table.select(schema.names).combine_chunks(), row_group_size=GROUP_ROWS)
                 for name, count in count_rows(table, control).items():
                     statistics[name] = statistics.get(name, 0) + count
-        write_json(plan.scratch / "statistics" / f"shard-{part}-{number:05d}.json", {part: statistics})
+        places.write_json(plan.scratch / "statistics" / f"shard-{part}-{number:05d}.json", {part: statistics})
 
 
 def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
@@ -313,7 +313,7 @@ def count_rows(table: pa.Table, control: Control) -> dict[str, int]:
 
 def _write_arrow(path: Path, table: pa.Table) -> None:
     with (
-        replaced(path) as temporary,
+        places.replaced(path) as temporary,
         pa.OSFile(str(temporary), "wb") as sink,
         pa.ipc.new_file(sink, table.schema) as w,
     ):
@@ -338,7 +338,7 @@ def _write_slices(path: Path, table: pa.Table, rows: Sequence[int]) -> list[tupl
     each."""
     found = []
     first = at = 0
-    with replaced(path) as temporary, temporary.open("wb") as file:
+    with places.replaced(path) as temporary, temporary.open("wb") as file:
         for count in rows:
             end = at
             for batch in table.slice(first, count).combine_chunks().to_batches():

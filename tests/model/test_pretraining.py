@@ -138,14 +138,13 @@ MASKS = ShardsConfig(sequence_length=16, max_predictions_per_seq=3, masking="dyn
 def test_rows_without_stored_masks_train_and_resume_exactly(
     tmp_path: Path, shards: Path, changes: dict[str, Any]
 ) -> None:
-    config = config_of(sentence_task="none", steps=96, schedule_steps=96, **changes)
+    config = config_of(sentence_task="none", batch_size=24, learning_rate=0.003, **changes)
     whole = job(tmp_path / "whole", unmasked(shards), config)
     write_vocabulary(whole)
     assert train(whole, Stop())
     rows = [row for row in lines.read(whole / "result" / "metrics.jsonl") if "loss" in row]
-    # From about ln 20 to what who knows how frequent each of the 15 words is would lose, ln 15, or less.
-    assert rows[-1]["loss"] < rows[0]["loss"] - 0.15 and rows[0]["loss"] < math.log(20) + 0.5
-    assert rows[-1]["loss"] < math.log(15) + 0.05
+    assert rows[-1]["loss"] < rows[0]["loss"] < math.log(20) + 0.5
+    assert rows[-1]["loss"] < math.log(15)  # better than who knows only how frequent each of the 15 words is
     scores = json.loads((whole / "result" / "held_out.json").read_text())
     assert scores["masked_words"] > 0
     assert scores["nsp_accuracy"] is None

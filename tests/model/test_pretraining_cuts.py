@@ -15,11 +15,10 @@ from model import checkpoint, lines
 from model.child import Stop
 from model.order import rows_at
 from model.pretraining_loop import train
-from pipeline import atomic
 from pipeline.shard_reader import ShardReader
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import config_of, files, job
-from tests.model.tiny import VOCABULARY, write_shards
+from tests.model.tiny import write_shards
 
 STEPS = 200
 """of 6 sequences out of 40: an epoch is 6⅔ steps, warm-up is 20 steps"""
@@ -37,15 +36,9 @@ def long(folder: Path, shards: Path, previous: Path | None = None, **training: A
         steps=STEPS, schedule_steps=STEPS * 2, first_step=0 if previous is None else STEPS, warmup_steps=20,
         log_every=9, evaluate_every=50,
     )  # fmt: skip
-    job(folder, shards, config, previous)
-    plain = {"device": "cpu", "threads": 1, "micro_batch_tokens": 32, "checkpoint_steps": 5, "checkpoint_seconds": 1000}
-    place = None if previous is None else str(previous)
-    atomic.write_json(
-        folder / "config.json",
-        {"config": config.plain(), "vocabulary_size": len(VOCABULARY), "vocabulary": str(folder), "shards": str(shards),
-         "previous": place, "training": plain | training},
-    )  # fmt: skip
-    return folder
+    return job(
+        folder, shards, config, previous, seconds=1000, **{"micro_batch_tokens": 32, "checkpoint_steps": 5, **training}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,9 @@ import pytest
 from model import checkpoint
 from model.child import STOPPED, Stop
 from model.pretraining_loop import train
-from pipeline import atomic
 from pipeline.stage import ROOT
-from tests.model.test_pretraining import config_of, files
-from tests.model.tiny import VOCABULARY, write_shards
+from tests.model.test_pretraining import config_of, files, job
+from tests.model.tiny import write_shards
 
 STEPS = 40
 LOSSES = "model.pretraining_loop:pretraining_losses"
@@ -23,15 +22,10 @@ LOSSES = "model.pretraining_loop:pretraining_losses"
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
 
-def job(folder: Path, shards: Path) -> Path:
+def short(folder: Path, shards: Path) -> Path:
     """40 steps in three parts each, a checkpoint at every fifth, an evaluation at every tenth."""
     config = config_of(steps=STEPS, schedule_steps=STEPS, evaluate_every=10)
-    folder.mkdir(exist_ok=True)
-    training = {"device": "cpu", "threads": 1, "micro_batch_tokens": 32, "checkpoint_steps": 5}
-    plain = {"vocabulary": str(folder), "shards": str(shards), "previous": None, "training": training}
-    size = len(VOCABULARY)
-    atomic.write_json(folder / "config.json", {"config": config.plain(), "vocabulary_size": size, **plain})
-    return folder
+    return job(folder, shards, config, micro_batch_tokens=32, checkpoint_steps=5)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +35,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, shards: Path) -> Path:
-    folder = job(tmp_path_factory.mktemp("whole"), shards)
+    folder = short(tmp_path_factory.mktemp("whole"), shards)
     assert train(folder, Stop())
     return folder
 
@@ -83,7 +77,7 @@ def test_a_signal_saves_within_a_step_and_the_next_process_goes_on_with_the_same
     least: int,
     most: int,
 ) -> None:
-    folder = job(tmp_path / "run", shards)
+    folder = short(tmp_path / "run", shards)
     code, said = signalled(folder, point, count, signals)
     assert code == STOPPED, said
     assert "Traceback" not in said and f"stopped and saved: {signals[0].name}" in said
@@ -97,7 +91,7 @@ def test_a_signal_saves_within_a_step_and_the_next_process_goes_on_with_the_same
 
 
 def test_a_signal_while_the_result_is_written_lets_it_finish(tmp_path: Path, shards: Path, whole: Path) -> None:
-    folder = job(tmp_path / "run", shards)
+    folder = short(tmp_path / "run", shards)
     code, said = signalled(folder, "model.pretraining_loop:_Run._last_scores", 1, [TERM])
     assert code == 0, said
     assert files(folder / "result") == files(whole / "result")

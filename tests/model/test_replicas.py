@@ -15,12 +15,12 @@ import pytest
 from model import checkpoint, heartbeat, launcher, lines
 from model.child import Stop
 from model.pretraining_loop import train
-from pipeline import atomic, progress
+from pipeline import progress
 from pipeline.errors import ProcessLost
 from pipeline.settings import TrainingSettings
 from pipeline.stage import ROOT
-from tests.model.test_pretraining import config_of
-from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_shards
+from tests.model.test_pretraining import config_of, job
+from tests.model.tiny import ARCHITECTURE, write_shards
 
 DRY = ARCHITECTURE.model_copy(update={"dropout": 0.0}).plain()
 """without dropout: its random numbers are others in every process"""
@@ -28,17 +28,7 @@ DRY = ARCHITECTURE.model_copy(update={"dropout": 0.0}).plain()
 
 def prepared(folder: Path, shards: Path, training: dict[str, Any], **changes: Any) -> Path:
     config = config_of(**{"architecture": DRY, "log_every": 1, "learning_rate": 1e-3, **changes})
-    folder.mkdir(exist_ok=True)
-    plain = {
-        "config": config.plain(),
-        "vocabulary_size": len(VOCABULARY),
-        "vocabulary": str(folder),
-        "shards": str(shards),
-        "previous": None,
-        "training": {"device": "cpu", "threads": 1, **training},
-    }
-    atomic.write_json(folder / "config.json", plain)
-    return folder
+    return job(folder, shards, config, **training)
 
 
 def launch(folder: Path, ranks: int, **training: Any) -> None:

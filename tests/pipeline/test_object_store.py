@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from pipeline.objects import Objects, checked_url
 from pipeline.settings import Settings, settings
 from pipeline.store import Record, Store
 from tests.pipeline import test_store
+from tests.pipeline.killing import killed_at
 from tests.pipeline.test_store import STAGE, TABLE, body, fill, publish, publish_all
 
 # What a store promises wherever it lies: these run here with the fixture `store` below.
@@ -287,35 +287,6 @@ def test_a_manifest_that_names_a_file_elsewhere_writes_nothing_there(store: Stor
 WRITES = ("write", "upload", "remove", "remove_all")
 
 
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Run `work` in a child that kills itself before its `number`-th write to the object store. Whether it came so far."""
-    child = os.fork()
-    if child == 0:
-        done = 0
-
-        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-            def operation(*arguments: Any, **named: Any) -> Any:
-                nonlocal done
-                done += 1
-                if done == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **named)
-
-            return operation
-
-        failed = 1
-        try:
-            for name in WRITES:
-                setattr(Objects, name, counted(getattr(Objects, name)))
-            work()
-            failed = 0
-        finally:
-            os._exit(failed)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-    return os.WIFSIGNALED(status)
-
-
 def make(store: Store) -> Record:
     """What an asset does: answered by the memory, or made; then the pointer."""
     known = store.remembered("n" * 64)
@@ -340,7 +311,7 @@ def test_killed_before_any_write_leaves_nothing_that_is_not_whole(
         kept = publish_all(store, "kept")
         if broken_before:
             objects(store).remove(object_of(store, make(store).version, "sub/note.txt"))
-        killed = killed_at(number, lambda store=store: make(store))  # type: ignore[misc]
+        killed = killed_at(number, lambda store=store: make(store), Objects, WRITES)  # type: ignore[misc]
 
         elsewhere = Store(tmp_path / f"{number}-elsewhere", url=store.url)
         if not broken_before:

@@ -7,7 +7,6 @@ finds nothing, what was left is swept, and doing it again gives what an undistur
 
 import json
 import os
-import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,39 +17,9 @@ import pytest
 from pipeline import content
 from pipeline.errors import StoreError
 from pipeline.store import Record, Store
+from tests.pipeline.killing import killed_at
 
 OPERATIONS = ("open", "write", "fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "symlink")
-
-
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Run `work` in a child that kills itself before its `number`-th operation. Whether it came so far."""
-    child = os.fork()
-    if child == 0:
-        done = 0
-
-        def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-            def operation(*arguments: Any, **named: Any) -> Any:
-                nonlocal done
-                done += 1
-                if done == number:
-                    if name == "write":
-                        real(arguments[0], arguments[1][: len(arguments[1]) // 2])
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*arguments, **named)
-
-            return operation
-
-        failed = 1
-        try:
-            for name in OPERATIONS:
-                setattr(os, name, counted(name, getattr(os, name)))
-            work()
-            failed = 0
-        finally:
-            os._exit(failed)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-    return os.WIFSIGNALED(status)
 
 
 # ── scenarios ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,7 +151,7 @@ def test_killed_between_any_two_operations(tmp_path: Path, scenario: str) -> Non
         store = Store(tmp_path / str(number) / "home")
         assert make(store, "kept") == kept
         before(store)
-        killed = killed_at(number, partial(work, store))
+        killed = killed_at(number, partial(work, store), os, OPERATIONS)
 
         if not broken:
             assert store.verify() == []
@@ -211,7 +180,7 @@ def test_a_reader_beside_a_writer_that_is_killed_sees_nothing_unpublished(tmp_pa
     number, killed = 0, True
     while killed and store.pointer("demo", "new") is None:
         number += 1
-        killed = killed_at(number, partial(make, store))
+        killed = killed_at(number, partial(make, store), os, OPERATIONS)
         for record in store.remembered("new".ljust(64, "0")):
             assert (store.folder("documents", record.version) / "sub" / "note.txt").read_text(encoding="utf-8") == "new"
     assert number > 10

@@ -5,6 +5,7 @@ tests/pipeline/data/write_tfrecord.py says how the files of TensorFlow were made
 
 import gzip
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -431,14 +432,16 @@ print(next(line for line in Path("/proc/self/status").read_text().splitlines() i
 
 
 def peak(*arguments) -> int:
-    """KiB of memory at most of a process that exports or imports."""
+    """KiB of memory at most of a process that exports or imports. Arrow has one thread: how many of several hold a buffer at
+    once depends on what else the machine does."""
     command = [sys.executable, "-c", MEASURE, *map(str, arguments)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    alone = os.environ | {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"}
+    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=alone).stdout)
 
 
 @pytest.mark.slow
 def test_memory_does_not_follow_the_rows(vocabulary, tmp_path):
-    """16,000 rows in each of one file or of six, and six times as many in one: the peak stays within half of it, both ways."""
+    """16,000 rows in each of one file or of six, and six times as many in one: the peak stays within 25 %, both ways."""
     peaks = {"export": [], "import": []}
     for name, rows, number in (("small", 16_000, 1), ("files", 16_000, 6), ("large", 96_000, 1)):
         shards = write_shards(tmp_path / name, (TOLD["rows"] * (rows // 8)), group=8000)
@@ -447,7 +450,7 @@ def test_memory_does_not_follow_the_rows(vocabulary, tmp_path):
         peaks["export"].append(peak("export", shards, tmp_path / f"{name}-tfrecords"))
         peaks["import"].append(peak("import", tmp_path / f"{name}-tfrecords", vocabulary, tmp_path / f"{name}-back"))
     for found in peaks.values():
-        assert max(found) < 1.5 * found[0], peaks
+        assert max(found) < 1.25 * found[0], peaks
 
 
 def test_a_packed_record_of_100_megabytes_is_refused_before_it_is_unpacked(vocabulary, tmp_path):
