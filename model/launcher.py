@@ -246,12 +246,13 @@ def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
 
 
 def _first_to_fail(log: Path, beginning: int) -> tuple[str, int] | None:
-    """Who of the replicas that torchrun names failed, and its exit code; a killed one rather than those that missed it."""
+    """Who of the replicas that torchrun names failed, and its exit code; a killed one rather than those that missed it, and
+    those last that torchrun itself ended, by SIGTERM."""
     found = [
-        (int(code), f"rank {rank} (pid {pid})") for rank, code, pid in _FAILED_RANK.findall(_since(log, beginning))
+        (f"rank {rank} (pid {pid})", int(code)) for rank, code, pid in _FAILED_RANK.findall(_since(log, beginning))
     ]
     return min(
-        ((who, code) for code, who in found), key=lambda each: (each[1] > 0, each[1] != heartbeat.HUNG), default=None
+        found, key=lambda each: (each[1] == -signal.SIGTERM, each[1] > 0, each[1] != heartbeat.HUNG), default=None
     )
 
 

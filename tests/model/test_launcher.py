@@ -56,6 +56,16 @@ def cancelling(folder: Path, after: Callable[[], Any]) -> Callable[[progress.Pro
     return listener
 
 
+def test_of_two_replicas_the_one_that_torchrun_did_not_end_is_named(tmp_path: Path) -> None:
+    """torchrun ends the others by SIGTERM, and lists them before the one that failed first."""
+    log = tmp_path / "torchrun.log"
+    log.write_text(
+        "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : -15 (pid: 71)  (SIGTERM)\n"
+        "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 72)  (SIGKILL)\n"
+    )
+    assert launcher._first_to_fail(log, 0) == ("rank 1 (pid 72)", -9)
+
+
 def test_progress_is_forwarded_and_the_end_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     seen: list[progress.Progress] = []
