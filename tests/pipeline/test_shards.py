@@ -447,10 +447,10 @@ def test_a_file_size_limit_is_named(inputs, tmp_path):
 )
 def test_what_a_runner_loses_is_noticed(built, inputs, several_pools, same_process, tmp_path, monkeypatch, name):
     """One element of each step is lost; the runner says nothing."""
-    from pipeline import shards_beam
+    from pipeline import places
 
-    whole = shards_beam.write_json
-    monkeypatch.setattr(shards_beam, "write_json", lambda path, value: path.stem == name or whole(path, value))
+    whole = places.write_json
+    monkeypatch.setattr(places, "write_json", lambda path, value: path.stem == name or whole(path, value))
     with pytest.raises(BertError, match="reported success, but lost data: .* expected, .* found"):
         build_shards(inputs, CONFIG, tmp_path)
     assert list(tmp_path.iterdir()) == []
