@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 
 .PHONY: demo test test-demo lint ui bench env dev browser clean
@@ -36,7 +37,7 @@ ui: $(VENV)/.runtime
 	$(BIN)/bert ui
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations 40
 
 ## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training)
 test-demo: $(VENV)/.dev

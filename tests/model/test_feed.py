@@ -197,7 +197,10 @@ print(json.dumps([tokens, int(peak.split()[1])]))
 
 @pytest.mark.parametrize("order", ["samples", "buckets"])
 def test_memory_does_not_grow_with_the_shards(tmp_path: Path, order: str) -> None:
-    """Eight times the rows, read to the end: the peak stays within 24 MB; the rows alone would add 89 MB."""
+    """Eight times the rows, read to the end: the peak stays within 8 MB; the rows alone would add 89 MB.
+
+    With one thread in Arrow: how the heaps of more fill, differs by 15 MB from run to run.
+    """
     random = np.random.default_rng(1)
     rows = 16_384
     lengths = random.integers(64, 129, rows)
@@ -217,9 +220,14 @@ def test_memory_does_not_grow_with_the_shards(tmp_path: Path, order: str) -> Non
         for number in range(1, files):
             os.link(folder / "shard-00.parquet", folder / f"shard-{number:02}.parquet")
         ran = subprocess.run(
-            [sys.executable, "-c", WALK, str(folder), order], cwd=ROOT, capture_output=True, text=True, check=True
+            [sys.executable, "-c", WALK, str(folder), order],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         tokens, peak = json.loads(ran.stdout)
         assert tokens > 0.99 * files * int(lengths.sum())
         peaks.append(peak)
-    assert peaks[1] - peaks[0] < 24 * 1024
+    assert peaks[1] - peaks[0] < 8 * 1024
