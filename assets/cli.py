@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assets import graph, reading
+from assets.plan import ERROR
 from pipeline import progress
 from pipeline.build import accept as accept_check
 from pipeline.build import open_store
@@ -65,6 +66,13 @@ def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value))
 
 
+def show_status(found: reading.Plain, as_json: bool) -> None:
+    """Print what each asset is; exit code 1 where one of them can't be read or made."""
+    show(found, as_json, reading.status_text)
+    if any(row["state"] == ERROR for row in found["assets"]):
+        raise typer.Exit(1)
+
+
 def told_progress() -> AbstractContextManager[None]:
     """Within the block, what takes long says on stderr how far it is."""
     return progress.listen(lambda said: print(said, file=sys.stderr, flush=True))
@@ -98,7 +106,7 @@ def run(
         return
     forced = ([asset.name] if asset else list(nodes)) if force else []
     if dry_run:
-        show(reading.status(wanted, forced, target), as_json, reading.status_text)
+        show_status(reading.status(wanted, forced, target), as_json)
         return
     from assets.run import run as run_assets
 
@@ -134,7 +142,7 @@ def status(
         return
     nodes, asset = graph.find(target)
     wanted = graph.upstream(asset) if asset else nodes
-    show(reading.status(wanted, target=target), as_json, reading.status_text)
+    show_status(reading.status(wanted, target=target), as_json)
 
 
 @app.command()

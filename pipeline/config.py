@@ -203,6 +203,9 @@ class Vocabulary(Frozen):
     """a vocab.txt, for example the original's, that is measured on the same held-out text; it changes nothing else"""
 
 
+_OF_MASKS = ("masking", "mask_rate", "mask_random_keep", "random_words", "whole_words", "max_ngram")
+
+
 class Shards(Frozen):
     """Masked and next-sentence instances (Devlin et al. 2019, section 3.1 and appendix A.1, A.2)."""
 
@@ -250,6 +253,19 @@ class Shards(Frozen):
             raise ValueError("max_ngram above 1 needs whole_words: true")
         if self.faithful == "original" and self.sentence_task != "nsp":
             raise ValueError("faithful: original is about next-sentence pairs: it needs sentence_task: nsp")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_asked_in_vain(self) -> "Shards":
+        without: list[tuple[str, bool, tuple[str, ...]]] = [
+            ("packing: full_sentences fills every row", self.packing == "full_sentences", ("short_seq_prob",)),
+            ("objective: clm masks nothing", self.objective == "clm", _OF_MASKS),
+        ]
+        asked = self.asked()
+        for why, here, names in without:
+            vain = [name for name in names if name in asked]
+            if here and vain:
+                raise ValueError(f"{why}: {', '.join(vain)} would change nothing; leave out or at the default")
         return self
 
     @property

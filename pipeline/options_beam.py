@@ -8,10 +8,16 @@ import contextlib
 import io
 import shutil
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import grpc
-from apache_beam.options.pipeline_options import JobServerOptions, PipelineOptions, PortableOptions
+from apache_beam.options.pipeline_options import (
+    JobServerOptions,
+    PipelineOptions,
+    PortableOptions,
+    PrismRunnerOptions,
+)
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
@@ -137,6 +143,14 @@ def _check_job_server(runner: PortableRunner, options: PipelineOptions) -> None:
         raise RecipeError(
             "settings.yaml: beam.runner: PortableRunner needs beam.options.job_endpoint", "Name a job server."
         )
+    prism = options.view_as(PrismRunnerOptions).prism_location
+    if name == "PrismRunner" and not endpoint and not prism:
+        raise RecipeError(
+            "settings.yaml: beam.runner: PrismRunner without beam.options.prism_location would download a program",
+            "Name the prism program of this Beam (docs/cluster.md).",
+        )
+    if name == "PrismRunner" and prism and "://" not in prism and not Path(prism).is_file():
+        raise RecipeError(f"settings.yaml: beam.options.prism_location: there is no file {prism}", "Correct the path.")
     uber = options.get_all_options().get(f"{name.lower().removesuffix('runner')}_submit_uber_jar")
     java = options.view_as(JobServerOptions).job_server_java_launcher
     if name in ("FlinkRunner", "SparkRunner") and not endpoint and not uber and not shutil.which(java):

@@ -170,7 +170,8 @@ def test_a_moved_dump_is_found_at_its_new_place(copy: World) -> None:
     elsewhere = copy.folder / "disk2"
     elsewhere.mkdir()
     (copy.folder / "text" / "tinywiki.xml.bz2").rename(elsewhere / "tinywiki.xml.bz2")
-    assert "tinywiki.xml.bz2" in copy.bert("status", "tiny")
+    assert "tinywiki.xml.bz2" in copy.bert("status", "tiny", code=1)
+    assert "tinywiki.xml.bz2" in copy.bert("run", "tiny", "--dry-run", code=1)
     copy.edit("../text/tinywiki.xml.bz2", "../disk2/tinywiki.xml.bz2")
     assert copy.states() == dict.fromkeys(ASSETS, "up to date")
 

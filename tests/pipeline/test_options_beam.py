@@ -28,6 +28,8 @@ from pipeline.settings import BeamSettings
         ({"runner": "FlinkRunner", "options": {"paralelism": 3}}, "no option paralelism.*\n.*Is it parallelism"),
         ({"runner": "FlinkRunner", "options": {"parallelism": "all"}}, "--parallelism: invalid int value: 'all'"),
         ({"runner": "PortableRunner"}, "PortableRunner needs beam.options.job_endpoint"),
+        ({"runner": "PrismRunner"}, "PrismRunner without beam.options.prism_location would download a program"),
+        ({"runner": "PrismRunner", "options": {"prism_location": "/nowhere/prism"}}, "there is no file /nowhere/prism"),
         (
             {"runner": "SparkRunner", "options": {"job_server_java_launcher": "no-java"}},
             "SparkRunner starts Beam's job server, a Java program, and there is no no-java here",

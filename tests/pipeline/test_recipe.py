@@ -374,6 +374,18 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
             "shards.sentence_task: left to right, [CLS] sees no sentence (it is nsp)",
             "sentence_task: none",
         ),
+        (
+            "name: small",
+            "name: small\nshards: {objective: clm, sentence_task: none, mask_rate: 0.2, whole_words: true}",
+            "objective: clm masks nothing: mask_rate, whole_words would change nothing",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nshards: {packing: full_sentences, sentence_task: none, short_seq_prob: 0.2}",
+            "full_sentences fills every row: short_seq_prob would change nothing",
+            "",
+        ),
         ("    - {sequence", "    - {sequence_length: 128, steps: 1}\n    - {sequence", "same sequence_length", ""),
         (
             "name: small",
