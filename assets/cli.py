@@ -205,6 +205,42 @@ def compare(
 
 
 @app.command()
+def score(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="squad1.1, squad2.0, cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, ax, swag, conll2003, wnut17, or ner (any CoNLL column file)",
+        ),
+    ],
+    gold: Annotated[Path, typer.Option(metavar="FILE", help="the task's official file, with labels")],
+    predictions: Annotated[
+        Path, typer.Option(metavar="FILE", help="what a system predicted for it, in the form above")
+    ],
+    na_probabilities: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="squad2.0 only: {id: probability of no answer}")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a prediction file as the task's official script does, with 95 % bootstrap intervals.
+
+    SQuAD: predictions are JSON {id: text}; questions without one are named and score 0.
+
+    GLUE: as its leaderboard takes them, index<TAB>prediction; the index is the number of the gold file's row, from 0.
+
+    SWAG: one label (0 to 3) a line, without a header.
+
+    CoNLL: the gold file's tokens and blank lines, with the predicted tag as the last column.
+
+    More in docs/scoring.md.
+    """
+    from model.scoring.command import score as scored
+    from model.scoring.result import text
+
+    show(scored(task, gold, predictions, na_probabilities), as_json, text)
+
+
+@app.command()
 def export(
     target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET")],
     folder: Annotated[Path, typer.Argument(help="a folder that does not exist yet")],

@@ -1,0 +1,99 @@
+"""SQuAD's files: the data set (`data` → `paragraphs` → `qas`), predictions {id: text}, no-answer values {id: number}."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from model.scoring.squad_metrics import Question
+from model.scoring.text import json_object, named
+from pipeline.errors import DataError
+
+
+def read_questions(path: Path, version: str) -> list[Question]:
+    """The questions of a data set in the order of the file.
+
+    DataError, with the question's id or place: a form that is not SQuAD's, an id that stands twice, and for version 1.1
+    a question without an answer.
+    """
+    questions = list(_questions(path, json_object(path)))
+    if not questions:
+        raise DataError(f"{path} holds no questions", "Name SQuAD's dev file, as dev-v1.1.json.")
+    ids: set[str] = set()
+    for question in questions:
+        if question.question_id in ids:
+            raise DataError(f"{path}: the question {question.question_id!r} stands twice", "Ids must be distinct.")
+        ids.add(question.question_id)
+        if version == "1.1" and not question.answers:
+            raise DataError(
+                f"{path}: the question {question.question_id!r} has no answer, as in SQuAD 2.0 or a test set",
+                "Score SQuAD 2.0 as squad2.0; a test set's answers are not public.",
+            )
+    return questions
+
+
+def _questions(path: Path, content: dict[str, Any]) -> Iterator[Question]:
+    place = "data"
+    try:
+        for article, entry in enumerate(content["data"]):
+            for number, paragraph in enumerate(entry["paragraphs"]):
+                for at, question in enumerate(paragraph["qas"]):
+                    place = f"data[{article}].paragraphs[{number}].qas[{at}]"
+                    answers = tuple(answer["text"] for answer in question["answers"])
+                    if not all(isinstance(text, str) for text in (question["id"], *answers)):
+                        raise TypeError("id and texts must be strings")
+                    yield Question(question["id"], article, answers)
+    except (KeyError, TypeError) as error:
+        wrong = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(
+            f"{path} has not the form of SQuAD at or after {place}: {wrong}",
+            'It must be {"data": [{"paragraphs": [{"qas": [{"id": …, "answers": [{"text": …}]}]}]}]}.',
+        ) from error
+
+
+def read_predictions(path: Path, questions: Sequence[Question]) -> dict[str, str]:
+    """Question id → predicted text. DataError: an id that no question has, a text that is none, no id of the gold file."""
+    predictions = json_object(path)
+    for key, text in predictions.items():
+        if not isinstance(text, str):
+            raise DataError(
+                f"{path}: the prediction of {key!r} is {text!r}, not a text",
+                'Write {"id": "text", …}, with "" where there is no answer.',
+            )
+    known = {question.question_id for question in questions}
+    if not known & predictions.keys():
+        raise DataError(
+            f"{path}: none of its {len(predictions):,} ids is an id of the gold file's {len(known):,} questions",
+            "Name the gold file that was predicted, and predictions as {id: text}.",
+        )
+    _refuse_extra(path, predictions, known)
+    return predictions
+
+
+def read_no_answer(path: Path, questions: Sequence[Question]) -> dict[str, float]:
+    """Question id → probability (or score) of "no answer", in the order of the file. DataError: ids that lack or are
+    not the gold file's, a value that is no finite number.
+    """
+    values = json_object(path)
+    for key, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise DataError(
+                f"{path}: the no-answer probability of {key!r} is {value!r}, not a finite number",
+                'Write {"id": 0.25, …}.',
+            )
+    known = {question.question_id for question in questions}
+    _refuse_extra(path, values, known)
+    if lacking := [question.question_id for question in questions if question.question_id not in values]:
+        raise DataError(
+            f"{path}: {len(lacking):,} questions have no no-answer probability: {named(lacking)}",
+            "Give one for every question of the gold file.",
+        )
+    return {key: float(value) for key, value in values.items()}
+
+
+def _refuse_extra(path: Path, values: dict[str, Any], known: set[str]) -> None:
+    if extra := [key for key in values if key not in known]:
+        raise DataError(
+            f"{path}: {len(extra):,} ids are not in the gold file: {named(extra)}",
+            "Remove them, or name the gold file that was predicted.",
+        )
