@@ -41,7 +41,8 @@ class Threshold:
     score: float
     """fraction of 1"""
     reached: float
-    """the score with exactly this threshold; less than `score` where questions share the probability `value`"""
+    """the score with exactly this threshold; less than `score` where questions share the probability `value`, or where
+    none should be answered, which the search calls 0.0, and some probabilities are below 0"""
 
 
 def normalised(text: str) -> str:

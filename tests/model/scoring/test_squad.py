@@ -145,6 +145,16 @@ def test_equal_probabilities_are_taken_in_the_order_of_their_file(
     assert all("reaches" in note and "50.0000" in note for note in found["notes"])
 
 
+def test_a_search_that_answers_nothing_says_0_although_values_are_below(tmp_path: Path) -> None:
+    """As in the official script; the prediction "the" of q3 is right by its score, but the search takes its point away."""
+    answers: dict[str, list[str]] = {"q1": ["red"], "q2": [], "q3": []}
+    files = Files(tmp_path, answers, {"q1": "x", "q2": "x", "q3": "the"}, {"q1": -3.0, "q2": -2.0, "q3": 0.5})
+    found = files.score(no_answer=True)
+    assert found["thresholds"] == {"f1": 0.0, "exact_match": 0.0}
+    assert files.points(no_answer=True)["best threshold", "f1"] == pytest.approx(100 * 2 / 3)
+    assert found["notes"][0].startswith("the threshold 0 reaches f1 33.3333, not the 66.6667")
+
+
 def test_the_interval_of_the_best_threshold_searches_in_every_resample() -> None:
     """With weights (2, 0, 1) there is no unanswerable question: all are answered. With (0, 2, 0) only that one is left."""
     from model.scoring.squad_scores import _best
