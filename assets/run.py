@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from typing import IO, Any
 import dagster as dg
 
 from assets.asset import FORCE, RECIPE, check_results, metadata_of, process_tag
-from assets.dagster_home import end_dead_runs, explains_database, instance
+from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
 from assets.plan import plan
@@ -42,7 +43,8 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
     with ExitStack() as held:
         lock = store.home / "locks" / f"run-{recipe}"
         with explained(lock):  # before Dagster's database is opened: a read-only or full disk is said here
-            descriptor = held.enter_context(held_lock(lock, waiting=say, what=f"bert run {recipe}"))
+            with _first_followed(recipe, say) as waiting:
+                descriptor = held.enter_context(held_lock(lock, waiting=waiting, what=f"bert run {recipe}"))
         opened = held.enter_context(instance())
         for ended in end_dead_runs(opened):
             say(f"ended run {ended[:8]}: its process is dead")
@@ -68,6 +70,37 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
             say(f"  {p.state:8}  {p.node.name}: {p.why}")
         done = not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say, descriptor)
         return done and not red
+
+
+@contextmanager
+def _first_followed(recipe: str, say: Say) -> Iterator[Say]:
+    """What a second `bert run` says while it waits for the first: how to go on, and what the first one's run says."""
+    done = threading.Event()
+
+    def follow() -> None:
+        with instance() as opened:
+            wanted = dg.RunsFilter(tags={RECIPE: recipe}, statuses=UNFINISHED)
+            found = opened.get_runs(wanted, limit=1)
+            cursor, new = None, False
+            while found and not done.is_set():
+                page = opened.get_records_for_run(found[0].run_id, cursor)
+                cursor = page.cursor
+                lines = [line for record in page.records if (line := _line(record.event_log_entry))]
+                for line in lines if new else lines[-1:]:  # where it is now, not all that it said before
+                    say(line)
+                new = new or not page.has_more
+                done.wait(1)
+
+    def waiting(line: str) -> None:
+        say(
+            f"{line}. It is shown here; Ctrl-C ends the waiting, not that run: cancel it there, or in Dagster (make ui)"
+        )
+        threading.Thread(target=follow, daemon=True, name="follow-first").start()
+
+    try:
+        yield waiting
+    finally:
+        done.set()
 
 
 def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: Record) -> None:
@@ -172,6 +205,12 @@ def _follow(
         cursor = page.cursor
         for record in page.records:
             line = _line(record.event_log_entry)
+            if (
+                wanted
+                and record.event_log_entry.dagster_event
+                and record.event_log_entry.dagster_event.is_step_up_for_retry
+            ):
+                continue  # it is not tried again: the run is being canceled
             if line and (record.event_log_entry.dagster_event is None or line not in said):
                 said.add(line)
                 say(line)
@@ -225,6 +264,8 @@ def _lost(error: Any) -> str:
     error = error.cause or error
     if error.cls_name == "ChildProcessCrashException":
         return "its process was killed"
+    if error.cls_name == "DagsterExecutionInterruptedError":
+        return "it was interrupted"
     return str(error.message).strip().removeprefix("dagster._core.definitions.events.Failure: ")
 
 

@@ -30,6 +30,8 @@ MANIFEST = "manifest.json"
 LATEST = "LATEST"
 STEP = "step-"
 TEMPORARY = "tmp."
+REPLACED = "replaced."
+"""before the name of a folder that is being replaced by another of its name"""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,9 @@ def newest(folder: Path) -> Checkpoint | None:
     """
     for leftover in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover)
+    for leftover in folder.glob(f".{LATEST}.*"):
+        leftover.unlink()
+    put_back(folder)
     for path in steps(folder):
         problem = broken(path)
         if problem is None:
@@ -154,8 +159,12 @@ def read(path: Path) -> Checkpoint:
 
 
 def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` write files into a temporary folder, make them durable with a manifest, and rename it to `folder`."""
+    """Let `fill` write files into a temporary folder, make them durable with a manifest, and rename it to `folder`.
+
+    A folder of that name is replaced; where that is interrupted, `put_back` restores it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
+    put_back(folder.parent)
     temporary = folder.parent / f"{TEMPORARY}{uuid4().hex}"
     temporary.mkdir()
     try:
@@ -170,13 +179,26 @@ def write_verified(folder: Path, fill: Callable[[Path], None]) -> None:
         for inner in (path for path in temporary.rglob("*") if path.is_dir()):
             atomic.fsync_folder(inner)
         atomic.write_json(temporary / MANIFEST, listed)
-        if folder.exists():
-            shutil.rmtree(folder)
+        replaced = folder.with_name(f"{REPLACED}{folder.name}")
+        if folder.exists():  # never a moment in which neither the old nor the new one is on disk
+            folder.rename(replaced)
         atomic.rename_folder(temporary, folder)
     except OSError as error:
         raise atomic.explain(error, temporary) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        put_back(folder.parent)
+
+
+def put_back(parent: Path) -> None:
+    """End what `write_verified` began: a folder that was set aside goes where the new one stands, and gets its name back where
+    that never came."""
+    for replaced in parent.glob(f"{REPLACED}*"):
+        folder = replaced.with_name(replaced.name.removeprefix(REPLACED))
+        if folder.exists():
+            shutil.rmtree(replaced)
+        else:
+            replaced.rename(folder)
 
 
 def broken(folder: Path) -> str | None:

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from model import checkpoint, launcher
-from model.checkpoint import TEMPORARY
+from model.checkpoint import REPLACED, TEMPORARY
 
 CHECKPOINTS = "checkpoints"
 RESULT = "result"
@@ -25,6 +25,7 @@ def clear(folder: Path) -> None:
     """Remove what nobody needs once the result is published."""
     kept = {path.name for path in _milestones(folder)}
     large = [folder / RESULT, folder / "stable", *folder.glob("best-*"), *folder.glob(f"{TEMPORARY}*")]
+    large += folder.glob(f"{REPLACED}*")
     if kept:
         large += [path for path in (folder / CHECKPOINTS).iterdir() if path.is_dir() and path.name not in kept]
     else:

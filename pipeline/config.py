@@ -33,6 +33,8 @@ class Frozen(BaseModel):
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Dropped = Annotated[float, Field(ge=0, le=0.99)]
+"""a share that dropout drops: something must be left to scale up"""
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -283,7 +285,7 @@ class Architecture(Frozen):
     intermediate: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """width of the feed-forward layer; None: 4 × hidden"""
     max_positions: Annotated[int, Field(ge=1, le=100_000)] = 512
-    dropout: Share = 0.1
+    dropout: Dropped = 0.1
     """on embeddings, attention probabilities and both outputs of a layer"""
     gelu: Literal["erf", "tanh"] = "erf"
     """erf: the exact function, as the paper's weights were trained; tanh: its approximation, google-research/bert since 2019"""
@@ -448,7 +450,7 @@ class Finetuning(Frozen):
     warmup: Share = 0.1
     """share of the steps"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    dropout: Share = 0.1
+    dropout: Dropped = 0.1
     pooling: Literal["cls", "mean"] = "cls"
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
     """untrained: the same network without pretraining; tfidf: a TF-IDF classifier"""

@@ -176,4 +176,7 @@ def _holder(path: Path) -> str:
         owner = Owner.parse(held["owner"])
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-    return f"{held['what'] or 'another process'} (pid {owner.pid} on {owner.host})" if owner else "another process"
+    if owner is None:
+        return "another process"
+    gone = ", which has ended; what it started goes on" if owner.surely_dead() else ""
+    return f"{held['what'] or 'another process'} (pid {owner.pid} on {owner.host}{gone})"

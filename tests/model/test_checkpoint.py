@@ -2,6 +2,8 @@
 
 import json
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import torch
 
 from model import checkpoint
 from pipeline.errors import DataError, StoreError
+from pipeline.stage import ROOT
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
@@ -46,6 +49,38 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 5, {"model": {"a": torch.zeros(1)}}, {})
     found = checkpoint.newest(tmp_path)
     assert found is not None and found.tensors("model")["a"].tolist() == [0.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST", "step-0000000005"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import torch
+from model import checkpoint
+from pipeline import atomic
+whole, count = getattr(os, sys.argv[2]), 0
+def cut(*arguments, **named):
+    global count
+    count += 1
+    if count == int(sys.argv[3]):
+        os.kill(os.getpid(), 9)
+    return whole(*arguments, **named)
+setattr(os, sys.argv[2], cut)
+checkpoint.save(Path(sys.argv[1]), 5, {"model": {"a": torch.zeros(1)}}, {})
+"""
+
+
+@pytest.mark.parametrize("rename", [1, 2, 3, 4])
+def test_killed_while_a_step_is_saved_again_one_of_the_two_is_there(tmp_path: Path, rename: int) -> None:
+    """Before each of the renames: of the manifest, of the old folder away, of the new one, of LATEST."""
+    save(tmp_path, 5)
+    command = [sys.executable, "-c", KILLED, str(tmp_path), "rename" if rename in (2, 3) else "replace"]
+    number = {1: 1, 2: 1, 3: 2, 4: 2}[rename]
+    ended = subprocess.run([*command, str(number)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == -9, ended.stderr
+    found = checkpoint.newest(tmp_path)
+    assert found is not None and found.step == 5
+    assert found.tensors("model")["a"].tolist() == ([0.0] if rename == 4 else [5.0, 5.0, 5.0])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST", "step-0000000005"]
 
 
