@@ -81,7 +81,7 @@ def test_bert_base_is_the_papers(shipped: Loaded) -> None:
     squad = recipe.config_for("finetuned_squad1_1")
     assert isinstance(squad, FinetuneConfig)
     assert (squad.max_length, squad.learning_rate, squad.epochs, squad.batch_size) == (384, 5e-5, 3, 32)
-    assert set(recipe.finetuning.tasks) == set(BUILT_IN_TASKS)
+    assert set(recipe.finetuning.tasks) == set(BUILT_IN_TASKS) - {"wnut17"}  # which the paper does not have
 
 
 def test_child_of_demo_differs_where_it_says_so_and_nowhere_else(shipped: Loaded) -> None:
