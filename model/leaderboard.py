@@ -37,7 +37,7 @@ def glue_file(task: str, predictions: Sequence[str] | Sequence[float]) -> str:
     if task not in GLUE_FILES:
         raise DataError(f"{task} is no task of GLUE", f"GLUE has {', '.join(GLUE_FILES)}.")
     form = KNOWN[task].form
-    values = {name: label for name, label in zip(form.label_names or form.labels, form.labels, strict=True)}
+    values = dict(zip(form.label_names or form.labels, form.labels, strict=True))
     rows = ["index\tprediction"]
     for index, prediction in enumerate(predictions):
         if form.kind == "regression":

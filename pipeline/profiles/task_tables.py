@@ -67,11 +67,10 @@ def seen_tests(parts: Parts) -> int:
     """Test examples whose text stands in train or dev."""
     test = parts["test"]
     columns = [name for name in SAME if name in test.columns]
-    lists = [pl.col(name).list.join("\n") for name in columns if isinstance(test.schema[name], pl.List)]
-    texts = {
-        part: frame.select([name for name in columns if not isinstance(test.schema[name], pl.List)] + lists)
-        for part, frame in parts.items()
-    }
+    same = [
+        pl.col(name).list.join("\n") if isinstance(test.schema[name], pl.List) else pl.col(name) for name in columns
+    ]
+    texts = {part: frame.select(same) for part, frame in parts.items()}
     trained = [texts[part] for part in ("train", "dev") if part in texts]
     if not trained:
         return 0
