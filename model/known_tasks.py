@@ -1,8 +1,8 @@
 """The tasks known by name: their official files, what these hold, and the scores published for them.
 
 A declaration is data; nothing here reads a file. Addresses and SHA-256 are those that tensorflow/datasets and
-huggingface/datasets check their downloads against (the two agree wherever both name one); counts are those of GLUE's
-website, the SQuAD and SWAG papers, the README of CoNLL-2003 (without its -DOCSTART- lines) and the WNUT-17 paper.
+huggingface/datasets check their downloads against (the two agree wherever both name one); counts are those of
+huggingface/datasets, which for CoNLL-2003 are those of its README without the -DOCSTART- lines.
 """
 
 from collections.abc import Mapping
