@@ -6,7 +6,7 @@ once in bounded memory.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +85,20 @@ def _read_tests(folder: Path) -> tuple[str | None, pl.DataFrame]:
     for part in ("test", "dev"):
         path = folder / f"{part}.parquet"
         try:
-            table = pl.from_arrow(pq.read_table(path, columns=["example_id", "text_a", "text_b"]))
+            table = pl.from_arrow(pq.read_table(path))
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
         assert isinstance(table, pl.DataFrame)
         if table.height:
-            text = pl.concat_str(["text_a", "text_b"], separator=" ", ignore_nulls=True)
-            return part, table.select(pl.col("example_id"), text.alias("text"))
+            return part, table.select(pl.col("example_id"), _text(table.columns).alias("text"))
     return "dev", _EMPTY
+
+
+def _text(columns: Sequence[str]) -> pl.Expr:
+    """All text of an example, whatever kind of task it is of (model/task_kinds.py); answers stand in their context."""
+    texts = [pl.col(name) for name in ("text_a", "text_b", "question", "context") if name in columns]
+    lists = [pl.col(name).list.join(" ") for name in ("choices", "words") if name in columns]
+    return pl.concat_str([*texts, *lists], separator=" ", ignore_nulls=True)
 
 
 # ── the corpus ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -49,12 +49,16 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
+TRAINABLE = ("classification", "pair_classification")
+"""kinds of tasks that the loop trains"""
+
 
 def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> dict[str, Any]:
     """Fine-tune every seed, or go on with it, in `inputs["run"]`, and copy the result into `out`.
 
     Reads `task_data`, `pretrained` and `wordpiece_vocab`. Writes model.safetensors and config.json of the seed that is
-    best on dev, scores.json, predictions/{dev,test}-seed-N.parquet and metrics.jsonl. A task without data: not_run.json.
+    best on dev, scores.json, predictions/{dev,test}-seed-N.parquet and metrics.jsonl. A task without
+    data, or of a kind that can't be trained yet: not_run.json.
 
     Raises:
         DataError: the data can't be read, or does not fit the model.
@@ -65,6 +69,10 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
         shutil.copyfile(missing, out / NOT_RUN)
         wanted = lines.read_json(missing)
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
+    task = lines.read_json(inputs["task_data"] / "task.json")
+    if why := why_not(task):
+        atomic.write_json(out / NOT_RUN, {"task": config.task, "title": task["title"], "why": why, "wants": []})
+        return {"not_run": why, "wants": "", "dropped": {}}
     run = inputs["run"]
     atomic.write_json(
         run / "config.json",
@@ -76,10 +84,19 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    steps = total_steps(config, lines.read_json(inputs["task_data"] / "task.json"))
+    steps = total_steps(config, task)
     result = launcher.result("model.finetune", run, steps, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, lines.read_json(result / "scores.json"))
+
+
+def why_not(task: Mapping[str, Any]) -> str:
+    """Why a task that has data can't be trained; "" where it can."""
+    if task["kind"] not in TRAINABLE:
+        return f"fine-tuning can't train tasks of kind {task['kind']} yet"
+    if not task["counts"].get("train"):
+        return "it has no training part: it tests the model of another task"
+    return ""
 
 
 def total_steps(config: FinetuneConfig, task: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from pipeline.tokenizer import Tokenizer, load
 
 PARTS = ("train", "dev", "test")
 SCORED = ("accuracy", "macro_f1")
+"""what every task is scored by, beside its own metrics"""
 PRETRAINED, UNTRAINED = "pretrained", "untrained"
 MAX_GRADIENT_NORM = 1.0
 """as in google-research/bert optimization.py"""
@@ -130,6 +131,7 @@ class _Process:
         self.started = time.monotonic()
         self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
         self.task = lines.read_json(job.task_data / "task.json")
+        self.scored = scored_by(self.task)
         self.tokenizer: Tokenizer = load(job.wordpiece_vocab)
         self.architecture = self._architecture()
         self.examples = {
@@ -274,10 +276,11 @@ class _Process:
                 name: value for name, value in config.plain().items() if name not in ("task", "baselines")
             },
             "seeds": [_shown(run, found) for run, found in ours.items()],
-            "summary": _summary(list(ours.values())),
+            "summary": _summary(list(ours.values()), self.scored),
             "published_seed": best.seed,
             "confusion": {"part": scored, "counts": confusion},
             "baselines": self._baselines([(run, found) for run, found in read.items() if run.network == UNTRAINED]),
+            **({"published": self.task["published"]} if self.task.get("published") else {}),
         }
 
         def fill(place: Path) -> None:
@@ -312,7 +315,7 @@ class _Process:
         if untrained:
             found["untrained"] = {
                 "seeds": [_shown(run, result) for run, result in untrained],
-                "summary": _summary([result for _, result in untrained]),
+                "summary": _summary([result for _, result in untrained], self.scored),
             }
         train = self.examples["train"]
         if "tfidf" in self.config.baselines:
@@ -320,12 +323,15 @@ class _Process:
 
             print("TF-IDF baseline", file=sys.stderr, flush=True)
             guesses = tfidf.predict(train.texts, train.labels.tolist(), dev.texts, test.texts)
-            found["tfidf"] = {"dev": _scores(dev, guesses[0]), "test": _scores(test, guesses[1])}
+            found["tfidf"] = {
+                "dev": _scores(dev, guesses[0], self.scored),
+                "test": _scores(test, guesses[1], self.scored),
+            }
         frequent = int(np.bincount(train.labels).argmax())
         found["majority"] = {
             "label": self.task["labels"][frequent],
-            "dev": _scores(dev, np.full(len(dev), frequent)),
-            "test": _scores(test, np.full(len(test), frequent)),
+            "dev": _scores(dev, np.full(len(dev), frequent), self.scored),
+            "test": _scores(test, np.full(len(test), frequent), self.scored),
         }
         return found
 
@@ -431,7 +437,7 @@ class _Training:
         if scored is None:
             # The checkpoint before this epoch's end is the newest that is whole: an epoch ends with its scores.
             return False
-        dev = _dev_scores(self.examples["dev"], scored)
+        dev = _dev_scores(self.examples["dev"], scored, self.process.scored)
         mean = lines.short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
         state.epochs.append({"epoch": epoch, "train_loss": mean, "dev": dev})
         state.epoch_steps, state.epoch_loss = 0, 0.0
@@ -477,7 +483,7 @@ class _Training:
             "best_epoch": state.best_epoch,
             "epochs": state.epochs,
             "dev": state.epochs[state.best_epoch - 1]["dev"],
-            "test": _scores(self.examples["test"], test.argmax(1).numpy()),
+            "test": _scores(self.examples["test"], test.argmax(1).numpy(), self.process.scored),
             "skipped_steps": state.skipped,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "metrics_bytes": self.process.metrics.sync(),
@@ -568,17 +574,23 @@ def predictions(examples: Examples, logits: Tensor, labels: list[str]) -> pa.Tab
     return pa.table(columns)
 
 
-def _dev_scores(dev: Examples, logits: Tensor) -> dict[str, float]:
+def scored_by(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics of a task (task.json) that its predictions are scored by."""
+    own = task.get("metrics", [task["metric"]])
+    return tuple(dict.fromkeys((*SCORED, *own)))
+
+
+def _dev_scores(dev: Examples, logits: Tensor, names: Sequence[str]) -> dict[str, float]:
     loss = F.cross_entropy(logits.double(), torch.from_numpy(dev.labels)).item()
-    found = _scores(dev, logits.argmax(1).numpy())
+    found = _scores(dev, logits.argmax(1).numpy(), names)
     assert found is not None  # a dev example without a label was refused at the start
     return {"cross_entropy": float(f"{loss:.6g}"), **found}
 
 
-def _scores(examples: Examples, predicted: npt.NDArray[np.int64]) -> dict[str, float] | None:
+def _scores(examples: Examples, predicted: npt.NDArray[np.int64], names: Sequence[str]) -> dict[str, float] | None:
     """Scores over the examples whose label is known; None where there are none."""
     known = examples.labels != UNKNOWN
-    return metrics.scores(SCORED, examples.labels[known], predicted[known]) if known.any() else None
+    return metrics.scores(names, examples.labels[known], predicted[known]) if known.any() else None
 
 
 def _rank(dev: Mapping[str, float], metric: str) -> tuple[float, float]:
@@ -592,11 +604,11 @@ def _shown(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"seed": run.seed, **{name: found[name] for name in kept}}
 
 
-def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(runs: list[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     """Median, extremes and deviation over the seeds, per part and metric; None for a part without labels."""
     return {
         part: None
         if runs[0][part] is None
-        else {name: asdict(metrics.spread([run[part][name] for run in runs])) for name in SCORED}
+        else {name: asdict(metrics.spread([run[part][name] for run in runs])) for name in names}
         for part in ("dev", "test")
     }

@@ -1,284 +1,148 @@
-"""Downstream tasks: those known by name, with the scores published for them, and the `task_data_T` stage.
+"""The `task_data_T` stage: the files of one downstream task, read, checked and written as tables of one form per kind.
 
-A task of one's own (`finetuning.define` of a recipe) is read from tables. The files of the tasks known by name are
-declared here, but not read yet: such a task publishes `not_run.json`, which says what it wants.
+known_tasks      the tasks known by name: their files, columns, counts, published scores
+official_files   where these files are: a folder, an archive, a download
+task_examples    files → examples, one reader per kind (task_records, conll, squad: one per format)
+task_split       train, dev and test
+task_kinds       the tables
 """
 
-import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from model import conll
+from model.known_tasks import KNOWN, KnownTask, title_of
+from model.official_files import official_files, where_to_get
+from model.task_examples import Counted, File, read_examples
+from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
+from model.task_records import MALFORMED, SUFFIXES, read_records
+from model.task_split import Parts, by_hash, overlap, split_own
 from pipeline import progress, sources
-from pipeline.config import From, Task, TaskDataConfig
+from pipeline.config import From, Metric, OfficialFrom, PathFrom, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.stage import Stage
-from pipeline.tables import SUFFIXES, read_table
 
 STAGE = Stage(
     name="task_data",
     function="model.tasks:prepare_task",
-    version="1",
-    sources=("model/tasks.py", "pipeline/tables.py"),
+    version="2",  # 2: files of the tasks known by name, every kind of task; more in task.json
+    sources=(
+        "model/tasks.py",
+        "model/known_tasks.py",
+        "model/official_files.py",
+        "model/task_examples.py",
+        "model/task_kinds.py",
+        "model/task_records.py",
+        "model/task_split.py",
+        "model/conll.py",
+        "model/squad.py",
+        "pipeline/tables.py",
+        "pipeline/jsonl.py",
+        "pipeline/compressed.py",
+    ),
 )
 
-Kind = Literal["classification", "pair_classification", "regression", "span", "multiple_choice", "tagging"]
-
-EXAMPLES_SCHEMA = pa.schema(
-    [
-        pa.field("example_id", pa.string(), nullable=False),
-        pa.field("text_a", pa.string(), nullable=False),
-        pa.field("text_b", pa.string()),
-        pa.field("label", pa.int32()),
-    ]
-)
-"""train.parquet, dev.parquet, test.parquet: `example_id` is `<part of the files>:<number of the record, from 1>`,
-`text_b` null for single texts, `label` an index into the labels of task.json, null where it is not known."""
-PARTS = ("train", "dev", "test")
+EXAMPLES_SCHEMA = SCHEMAS["classification"]
 NOT_RUN = "not_run.json"
 """stands in the place of everything else: the data was never there"""
-
-
-# ── the tasks known by name ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Published:
-    """One published score."""
-
-    system: str
-    split: Literal["dev", "test"]
-    metric: str
-    points: float
-    """out of 100, as published"""
-    source: str
-
-
-@dataclass(frozen=True)
-class KnownTask:
-    """A public task, as its authors distribute it."""
-
-    name: str
-    title: str
-    kind: Kind
-    metrics: tuple[str, ...]
-    """names of model/metrics.py, the official one first"""
-    files: Mapping[str, str]
-    """part → official file name"""
-    published: tuple[Published, ...] = ()
-
-
-_TABLE_1, _TABLE_2 = "Devlin et al. 2019, table 1", "Devlin et al. 2019, table 2"
-_TABLE_3, _TABLE_4 = "Devlin et al. 2019, table 3", "Devlin et al. 2019, table 4"
-_TABLE_5, _TABLE_7 = "Devlin et al. 2019, table 5", "Devlin et al. 2019, table 7"
-_README = "google-research/bert README, small models of 2020"
-
-
-def _row(system: str, split: Literal["dev", "test"], metric: str, points: float, source: str) -> Published:
-    return Published(system, split, metric, points, source)
-
-
-def _glue(metric: str, base: float, large: float, tiny: float, dev: Published | None = None) -> tuple[Published, ...]:
-    """Rows of the GLUE server's test set, and the paper's dev score of BERT-base where it gives one."""
-    rows = [
-        _row("BERT-base", "test", metric, base, _TABLE_1),
-        _row("BERT-large", "test", metric, large, _TABLE_1),
-        _row("BERT-Tiny (2 layers of 128)", "test", metric, tiny, _README),
-    ]
-    return (*([dev] if dev else []), *rows)
-
-
-def _base_dev(metric: str, points: float) -> Published:
-    return _row("BERT-base", "dev", metric, points, _TABLE_5)
-
-
-_TSV = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
-
-KNOWN: Mapping[str, KnownTask] = {
-    task.name: task
-    for task in (
-        KnownTask("cola", "CoLA", "classification", ("matthews",), _TSV, _glue("matthews", 52.1, 60.5, 0.0)),
-        KnownTask(
-            *("sst2", "SST-2", "classification", ("accuracy",), _TSV),
-            _glue("accuracy", 93.5, 94.9, 83.2, _base_dev("accuracy", 92.7)),
-        ),
-        KnownTask(
-            *("mrpc", "MRPC", "pair_classification", ("f1", "accuracy")),
-            {"train": "msr_paraphrase_train.txt", "dev": "dev_ids.tsv", "test": "msr_paraphrase_test.txt"},
-            _glue("f1", 88.9, 89.3, 81.1, _base_dev("accuracy", 86.7)),
-        ),
-        KnownTask("stsb", "STS-B", "regression", ("spearman", "pearson"), _TSV, _glue("spearman", 85.8, 86.5, 73.6)),
-        KnownTask("qqp", "QQP", "pair_classification", ("f1", "accuracy"), _TSV, _glue("f1", 71.2, 72.1, 62.2)),
-        KnownTask(
-            *("mnli", "MNLI (matched)", "pair_classification", ("accuracy",)),
-            {
-                "train": "train.tsv",
-                "dev": "dev_matched.tsv",
-                "dev_mismatched": "dev_mismatched.tsv",
-                "test": "test_matched.tsv",
-                "test_mismatched": "test_mismatched.tsv",
-            },
-            _glue("accuracy", 84.6, 86.7, 70.2, _base_dev("accuracy", 84.4)),
-        ),
-        KnownTask(
-            *("qnli", "QNLI", "pair_classification", ("accuracy",), _TSV),
-            _glue("accuracy", 90.5, 92.7, 81.5, _base_dev("accuracy", 88.4)),
-        ),
-        KnownTask("rte", "RTE", "pair_classification", ("accuracy",), _TSV, _glue("accuracy", 66.4, 70.1, 57.2)),
-        KnownTask("wnli", "WNLI", "pair_classification", ("accuracy",), _TSV),
-        KnownTask(
-            *("ax", "AX (GLUE diagnostics)", "pair_classification", ("matthews",), {"test": "diagnostic.tsv"}),
-            (_row("BERT-Tiny (2 layers of 128)", "test", "matthews", 21.0, _README),),
-        ),
-        KnownTask(
-            *("squad1_1", "SQuAD 1.1", "span", ("f1", "exact_match")),
-            {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
-            (
-                _row("BERT-base", "dev", "f1", 88.5, _TABLE_2),
-                _row("BERT-large", "dev", "f1", 90.9, _TABLE_2),
-                _row("human", "test", "f1", 91.2, _TABLE_2),
-            ),
-        ),
-        KnownTask(
-            *("squad2_0", "SQuAD 2.0", "span", ("f1", "exact_match")),
-            {"train": "train-v2.0.json", "dev": "dev-v2.0.json"},
-            (
-                _row("BERT-large", "dev", "f1", 81.9, _TABLE_3),
-                _row("BERT-large", "test", "f1", 83.1, _TABLE_3),
-                _row("human", "test", "f1", 89.5, _TABLE_3),
-            ),
-        ),
-        KnownTask(
-            *("swag", "SWAG", "multiple_choice", ("accuracy",)),
-            {"train": "train.csv", "dev": "val.csv", "test": "test.csv"},
-            (
-                _row("BERT-base", "dev", "accuracy", 81.6, _TABLE_4),
-                _row("BERT-large", "dev", "accuracy", 86.6, _TABLE_4),
-                _row("BERT-large", "test", "accuracy", 86.3, _TABLE_4),
-            ),
-        ),
-        KnownTask(
-            *("conll2003", "CoNLL-2003 NER", "tagging", ("entity_f1",)),
-            {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"},
-            (
-                _row("BERT-base", "dev", "entity_f1", 96.4, _TABLE_7),
-                _row("BERT-base", "test", "entity_f1", 92.4, _TABLE_7),
-                _row("BERT-large", "dev", "entity_f1", 96.6, _TABLE_7),
-                _row("BERT-large", "test", "entity_f1", 92.8, _TABLE_7),
-            ),
-        ),
-    )
-}
-"""Tasks that a recipe can name without declaring them."""
-
-
-def title_of(task: str, define: Task | None = None) -> str:
-    """What people call the task."""
-    if define is not None:
-        return define.title or task
-    return KNOWN[task].title if task in KNOWN else task
-
-
-def published_of(task: str) -> list[dict[str, Any]]:
-    """Published scores of a task, as JSON values; none for tasks of one's own."""
-    return [asdict(row) for row in KNOWN[task].published] if task in KNOWN else []
-
-
-# ── the stage ────────────────────────────────────────────────────────────────────────────────────────────────────────
+CLASSES = ("classification", "pair_classification")
+DEV_SHARE = 0.1
+"""of the train of a public task, where the file that says which examples are dev is missing"""
+GROUP_ROWS = 1 << 16
 
 
 def prepare_task(inputs: Mapping[str, Path], config: TaskDataConfig, out: Path) -> dict[str, Any]:
-    """Read a task's files and write train, dev and test.parquet and task.json, or not_run.json. `inputs` is empty.
+    """Read a task's files and write a table per part and task.json, or not_run.json. `inputs` is empty.
 
     Raises:
-        DataError: a table that can't be read, a column that is missing, less than two labels, one that train lacks.
+        DataError: files that can't be read, a column that is missing, less than two labels, one that is not known.
         SourceError: a download that fails.
     """
-    if config.define is None:
-        return _unread(config, out)
-    origins = {part: getattr(config.define.files, part) for part in PARTS}
-    absent = [f"{part}: {Path(origin.path).name}" for part, origin in origins.items() if origin and _absent(origin)]
-    if absent:
-        return _not_run(config, out, absent, "its files do not exist")
     with tempfile.TemporaryDirectory() as scratch:
-        read, counted = _read(config.define, origins, Path(scratch))
-    return _write(config, *_split(config.define, read, counted), out)
-
-
-def _absent(origin: From) -> bool:
-    return not sources.present(origin)
-
-
-def _unread(config: TaskDataConfig, out: Path) -> dict[str, Any]:
-    """`not_run` of a task known by name."""
-    if config.task not in KNOWN:
-        raise DataError(
-            f"there is no task {config.task!r}", f"Define it in the recipe, or name one of {', '.join(KNOWN)}."
-        )
-    wants = [f"{part}: {name}" for part, name in KNOWN[config.task].files.items()]
-    if config.from_ is None or _absent(config.from_):
-        why = "the recipe names no files for it" if config.from_ is None else "its files do not exist"
-        return _not_run(config, out, wants, why)
-    return _not_run(config, out, wants, "this version of bertworks does not read the files of this task yet")
-
-
-def _not_run(config: TaskDataConfig, out: Path, wants: list[str], why: str) -> dict[str, Any]:
-    content = {"task": config.task, "title": title_of(config.task, config.define), "why": why, "wants": wants}
-    _write_json(out / NOT_RUN, content)
-    return {"not_run": why, "wants": ", ".join(wants), "dropped": {}}
-
-
-# ── reading and splitting tables ─────────────────────────────────────────────────────────────────────────────────────
+        read = _own(config, out, Path(scratch)) if config.define else _known(config, out, Path(scratch))
+        if isinstance(read, _Absent):
+            return _not_run(config, out, read)
+        return _write(config.task, read, out)
 
 
 @dataclass(frozen=True)
-class Example:
-    """One text of a task."""
+class _Absent:
+    """Why there is no data."""
 
-    example_id: str
-    text: str
-    label: str | None
-
-    @property
-    def same(self) -> str:
-        """Equal for texts that differ in white space only."""
-        return " ".join(self.text.split())
+    why: str
+    wants: list[str]
+    todo: str = ""
 
 
-@dataclass
-class Counted:
-    """What happened on the way from the files to the tables."""
+@dataclass(frozen=True)
+class _Read:
+    """A task with its examples, split."""
 
-    read: Counter[str]
-    """records, by part of the files"""
-    dropped: Counter[str]
-    """`part: reason` → records"""
-    leaked_texts: int = 0
-    """different texts of test (or dev) that train held too"""
+    title: str
+    form: TaskForm
+    metrics: tuple[Metric, ...]
+    parts: Parts
+    needed: tuple[str, ...]
+    """parts that must have examples"""
+    counted: Counted
+    published: tuple[dict[str, Any], ...]
+    official: Mapping[str, int]
+    """part → number of examples that it officially has; of tasks of one's own none"""
 
 
-def _read(define: Task, origins: Mapping[str, From | None], scratch: Path) -> tuple[dict[str, list[Example]], Counted]:
-    """The examples of every part of the files, without empty texts and labels."""
-    counted = Counted(Counter(), Counter())
-    parts: dict[str, list[Example]] = {}
+def _not_run(config: TaskDataConfig, out: Path, absent: _Absent) -> dict[str, Any]:
+    todo = {"todo": absent.todo} if absent.todo else {}
+    title = title_of(config.task, config.define)
+    _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": absent.why, "wants": absent.wants, **todo})
+    return {"not_run": absent.why, "wants": ", ".join(absent.wants), **todo, "dropped": {}}
+
+
+# ── a task of one's own ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
+    define = config.define
+    assert define is not None
+    origins: dict[str, From | None] = {part: getattr(define.files, part) for part in PARTS}
+    absent = [
+        f"{part}: {Path(origin.path).name}"
+        for part, origin in origins.items()
+        if isinstance(origin, PathFrom) and not sources.present(origin)
+    ]
+    if absent:
+        return _Absent("its files do not exist", absent)
+    counted = Counted()
+    read: Parts = {}
     for part, origin in origins.items():
-        if origin is None:
-            continue
-        (scratch / part).mkdir()
-        path = _table_file(sources.open_files(origin, scratch / part), part)
-        parts[part] = list(_examples(define, path, part, counted))
-        progress.report(sum(map(len, parts.values())), None, "examples")
-    return parts, counted
+        if origin is not None:
+            (scratch / part).mkdir()
+            path = _one_file(sources.open_files(origin, scratch / part), part)
+            read[part] = _listed(read_examples(File(part, path, define), counted), read)
+    tested = define.files.test is not None or define.test_share is not None
+    form, metric = _named_tags(define, read, counted), define.metric or default_metric(define.kind)
+    if form.kind == "tagging" and define.metric is None and not conll.is_iob(_tags(read)):
+        metric = "accuracy"  # there are no entities
+    return _Read(
+        title=title_of(config.task, define),
+        form=form,
+        metrics=(metric,),
+        parts=split_own(define, read, counted),
+        needed=PARTS if tested else PARTS[:2],
+        counted=counted,
+        published=tuple(row.plain() for row in define.published),
+        official={},
+    )
 
 
-def _table_file(folder: Path, part: str) -> Path:
+def _one_file(folder: Path, part: str) -> Path:
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     if len(files) != 1:
         listed = ", ".join(path.name for path in files[:5]) or "none"
@@ -289,97 +153,207 @@ def _table_file(folder: Path, part: str) -> Path:
     return files[0]
 
 
-def _examples(define: Task, path: Path, part: str, counted: Counted) -> Iterator[Example]:
-    table = read_table(path)
-    labelled = part != "test" or define.label in table.columns
-    table.require([define.text, define.label] if labelled else [define.text])
-    for number, (_, row) in enumerate(table.rows, 1):
-        counted.read[part] += 1
-        text, label = row[define.text], row[define.label].strip() if labelled else None
-        if not text.strip():
-            counted.dropped[f"{part}: empty text"] += 1
-        elif label == "":
-            counted.dropped[f"{part}: empty label"] += 1
-        else:
-            yield Example(f"{part}:{number}", text, label)
+def _listed(examples: Iterator[Example], before: Parts) -> list[Example]:
+    listed = list(examples)
+    progress.report(len(listed) + sum(map(len, before.values())), None, "examples")
+    return listed
 
 
-def _split(
-    define: Task, read: Mapping[str, list[Example]], counted: Counted
-) -> tuple[dict[str, list[Example]], Counted]:
-    """Train, dev and test without overlap: what test holds leaves train and dev, what dev holds leaves train."""
-    train, dev, test = (read.get(part, []) for part in PARTS)
-    if "test" not in read and define.test_share is not None:
-        train, test = _by_hash(train, "test", define.test_share)
-    seen_in_train = {example.same for example in train}
-    leaked = {example.same for example in test} & seen_in_train
-    train = _without(train, "train", "also stands in test", test, counted)
-    dev = _without(dev, "dev", "also stands in test", test, counted)
-    if "dev" in read:
-        leaked |= {example.same for example in dev} & seen_in_train
-        train = _without(train, "train", "also stands in dev", dev, counted)
-    else:
-        train, dev = _by_hash(train, "dev", define.dev_share)
-    return {"train": train, "dev": dev, "test": test}, replace(counted, leaked_texts=len(leaked))
+# ── a task known by name ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _by_hash(examples: list[Example], name: str, share: float) -> tuple[list[Example], list[Example]]:
-    """(kept, taken): about `share` of the texts is taken, by a hash of the text, so that equal texts stay together."""
-    taken = [_position(name, example.same) < share for example in examples]
-    pairs = list(zip(examples, taken, strict=True))
-    return [e for e, out in pairs if not out], [e for e, out in pairs if out]
+def _known(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
+    task = KNOWN.get(config.task)
+    if task is None:
+        raise DataError(
+            f"there is no task {config.task!r}", f"Define it in the recipe, or name one of {', '.join(KNOWN)}."
+        )
+    wants = [f"{part}: {name}" for part, name in task.files.items()]
+    if config.from_ is None:
+        return _Absent("the recipe names no files for it", wants, where_to_get(task))
+    if not isinstance(config.from_, OfficialFrom) and not sources.present(config.from_):
+        return _Absent("its files do not exist", wants, where_to_get(task))
+    files = official_files(task, config.from_, scratch)
+    missing = [name for name, part in task.parts.items() if name not in files]
+    if any(task.parts[name].needed for name in missing):
+        wants = [f"{name}: {task.parts[name].file}" for name in missing]
+        return _Absent("some of its files are missing", wants, where_to_get(task))
+    counted = Counted(notes=[f"{task.parts[name].file} is missing: no {name} part" for name in missing])
+    parts = _official_parts(task, files, counted)
+    counted.leaked_texts = overlap(parts)
+    official = {name: task.parts[name].count for name in files}
+    _compare(official, parts, counted)
+    return _Read(
+        title=task.title,
+        form=_named_tags(task.form, parts, counted),
+        metrics=task.scored_by,
+        parts=parts,
+        needed=tuple(name for name, part in task.parts.items() if part.needed or (name == "dev" and task.dev_ids)),
+        counted=counted,
+        published=tuple(row.plain() for row in task.published),
+        official=official,
+    )
 
 
-def _position(name: str, text: str) -> float:
-    """A number from 0 up to 1 that follows from the text; independent for every `name`."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8, person=name.encode()).digest()
-    return int.from_bytes(digest, "big") / 2**64
+def _official_parts(task: KnownTask, files: Mapping[str, Path], counted: Counted) -> Parts:
+    """The examples of every part; a part whose file is missing has none."""
+    read: Parts = {}
+    ids = set[tuple[str, ...]]()
+    for name, path in files.items():
+        if task.dev_ids and name == "dev" and "ids" in path.stem:
+            ids = _ids(task, path)
+            continue
+        file = File(name, path, task.form, task.parts[name].header, official=True)
+        read[name] = _listed(read_examples(file, counted), read)
+    if task.dev_ids and "dev" not in read:
+        read["train"], read["dev"] = _dev_of_train(task, files["train"], read["train"], ids, counted)
+    wanted = dict.fromkeys((*task.parts, *(PARTS if "train" in task.parts else ())))
+    return {name: read.get(name, []) for name in wanted}
 
 
-def _without(examples: list[Example], part: str, reason: str, other: list[Example], counted: Counted) -> list[Example]:
-    texts = {example.same for example in other}
-    kept = [example for example in examples if example.same not in texts]
-    if len(kept) < len(examples):
-        counted.dropped[f"{part}: {reason}"] += len(examples) - len(kept)
-    return kept
+def _ids(task: KnownTask, path: Path) -> set[tuple[str, ...]]:
+    records = read_records(path, task.form)
+    records.require(task.dev_ids)
+    return {tuple(row[column].strip() for column in task.dev_ids) for _, row in records.rows if row is not None}
 
 
-def _write(config: TaskDataConfig, parts: dict[str, list[Example]], counted: Counted, out: Path) -> dict[str, Any]:
-    labels = _labels(config.task, parts)
+def _dev_of_train(
+    task: KnownTask, path: Path, train: list[Example], ids: set[tuple[str, ...]], counted: Counted
+) -> tuple[list[Example], list[Example]]:
+    """(train, dev) of a train file that holds both: by the ids of dev, or, without, a share by hash of the texts."""
+    if not ids:
+        counted.notes = [note for note in counted.notes if not note.startswith(task.parts["dev"].file)]
+        counted.notes.append(
+            f"{task.parts['dev'].file} is missing: dev is a share of {DEV_SHARE:g} of train, by hash of the texts, not "
+            "the official part"
+        )
+        return by_hash(train, "dev", DEV_SHARE)
+    chosen = {
+        f"train:{number}"
+        for number, (_, row) in enumerate(read_records(path, task.form).rows, 1)
+        if row is not None and tuple(row[column].strip() for column in task.dev_ids) in ids
+    }
+    kept = [example for example in train if example.example_id not in chosen]
+    return kept, [example for example in train if example.example_id in chosen]
+
+
+def _compare(official: Mapping[str, int], parts: Parts, counted: Counted) -> None:
+    """Note where a part has another number of examples than it officially has. Those without text count, lines that are
+    none do not."""
+    for name, count in official.items():
+        prefix, malformed = f"{name}: ", f"{name}: {MALFORMED}"
+        dropped = sum(n for why, n in counted.dropped.items() if why.startswith(prefix) and why != malformed)
+        found = len(parts[name]) + dropped
+        if found != count:
+            counted.notes.append(f"{name} has {found:,} examples, officially {count:,}")
+
+
+# ── labels ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tags(parts: Mapping[str, list[Example]]) -> Iterable[str]:
+    return (tag for examples in parts.values() for example in examples for tag in example.label or ())
+
+
+def _named_tags(form: TaskForm, parts: Parts, counted: Counted) -> TaskForm:
+    """Of tagging, with tags of IOB: all parts as IOB2 (in place), and the form with all labels that these can have."""
+    if form.kind != "tagging" or not conll.is_iob(_tags(parts)):
+        return form
+    changed = 0
+    for name, examples in parts.items():
+        for number, example in enumerate(examples):
+            if example.label is not None:
+                tags = conll.iob2(example.label)
+                changed += sum(a != b for a, b in zip(tags, example.label, strict=True))
+                parts[name][number] = replace(example, label=tags)
+    if changed:
+        counted.notes.append(f"{changed:,} tags I- that begin an entity became B- (IOB2)")
+    types = sorted({tag[2:] for tag in _tags({"train": parts.get("train", [])}) if tag != "O"})
+    labels = form.labels or ("O", *(f"{side}-{type_}" for type_ in types for side in "BI"))
+    return form.model_copy(update={"labels": labels})
+
+
+def _labels(task: str, form: TaskForm, parts: Parts) -> tuple[str, ...]:
+    """The labels as they stand in the files: those declared, else those of train by name; none where there are no classes.
+
+    Raises DataError for fewer than two, and where an example has another one.
+    """
+    if form.kind in ("regression", "span", "multiple_choice"):
+        return ()
+    labels = form.labels or tuple(sorted(_used(parts["train"])))
+    if len(labels) < 2:
+        raise DataError(
+            f"the training part of task {task} has {len(parts['train'])} examples and the labels {list(labels)}; "
+            "a classifier needs two labels at least",
+            "Check the column that `label` names, and dev_share and test_share.",
+        )
+    known = set(labels)
+    for part, examples in parts.items():
+        for example in examples:
+            for label in _each(example):
+                if label not in known:
+                    raise DataError(
+                        f"example {example.example_id} of task {task} ({part}) has the label {label!r}, which "
+                        f"{'is not declared' if form.labels else 'no training example has'}; there are "
+                        f"{', '.join(map(repr, labels[:20]))}",
+                        "Correct the label, or add training examples of it.",
+                    )
+    return labels
+
+
+def _each(example: Example) -> Sequence[str]:
+    """The labels of an example: none where they are not known."""
+    if example.label is None:
+        return ()
+    return example.label if isinstance(example.label, list) else (example.label,)
+
+
+def _used(examples: list[Example]) -> Counter[str]:
+    return Counter(label for example in examples for label in _each(example))
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _write(task: str, read: _Read, out: Path) -> dict[str, Any]:
+    form, parts, counted = read.form, read.parts, read.counted
+    labels = _labels(task, form, parts)
+    if "f1" in read.metrics and form.kind in CLASSES and len(labels) != 2:
+        raise DataError(f"task {task} has {len(labels)} labels; F1 is of two", "Write metric: macro_f1.")
     numbers = {label: number for number, label in enumerate(labels)}
     for part, examples in parts.items():
-        columns = [
-            [example.example_id for example in examples],
-            [example.text for example in examples],
-            [None] * len(examples),
-            [None if example.label is None else numbers[example.label] for example in examples],
-        ]
-        table = pa.Table.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, EXAMPLES_SCHEMA, strict=True)],
-            schema=EXAMPLES_SCHEMA,
-        )
-        pq.write_table(table, out / f"{part}.parquet", compression="zstd", row_group_size=1 << 16)
+        _write_table(out / f"{part}.parquet", form, examples, numbers)
     counts = {part: len(examples) for part, examples in parts.items()}
-    by_label = {part: Counter(example.label for example in examples) for part, examples in parts.items()}
     dropped = dict(sorted(counted.dropped.items()))
     if sum(counted.read.values()) != sum(counts.values()) + sum(dropped.values()):
         raise DataError(
-            f"the examples of {config.task} do not add up: read {dict(counted.read)}, kept {counts}, dropped {dropped}",
+            f"the examples of {task} do not add up: read {dict(counted.read)}, kept {counts}, dropped {dropped}",
             "This is a fault of the stage; please report it.",
         )
-    duplicates = counts["train"] - len({example.same for example in parts["train"]})
+    by_label = {part: _used(examples) for part, examples in parts.items()}
+    train = parts.get("train", [])
+    duplicates = len(train) - len({example.same for example in train})
+    names = form.label_names or labels
+    scores = [example.label for example in train if example.label is not None] if form.kind == "regression" else []
     content = {
-        "name": config.task,
-        "title": title_of(config.task, config.define),
-        "kind": "classification",
-        "metric": "accuracy",
-        "labels": labels,
+        "name": task,
+        "title": read.title,
+        "kind": form.kind,
+        "metric": read.metrics[0],
+        "metrics": list(read.metrics),
+        "labels": list(names),
         "counts": counts,
-        "label_counts": {label: {part: by_label[part][label] for part in PARTS} for label in labels},
+        "label_counts": {n: {part: by_label[part][v] for part in parts} for v, n in zip(labels, names, strict=True)},
+        "needed": list(read.needed),
+        "official_counts": dict(read.official),
         "read": dict(counted.read),
         "dropped": dropped,
         "leaked_texts": counted.leaked_texts,
         "duplicates_in_train": duplicates,
+        "notes": counted.notes,
+        "published": list(read.published),
+        **({"score_range": [min(scores), max(scores)]} if scores else {}),
+        **({"answers": dict(sorted(counted.answers.items()))} if form.kind == "span" else {}),
     }
     _write_json(out / "task.json", content)
     return {
@@ -390,29 +364,29 @@ def _write(config: TaskDataConfig, parts: dict[str, list[Example]], counted: Cou
         "leaked_texts": counted.leaked_texts,
         "duplicates_in_train": duplicates,
         "read": dict(counted.read),
-        "labels": {label: by_label["train"][label] for label in labels},
+        "labels": {name: by_label["train"][label] for label, name in zip(labels, names, strict=True)} if train else {},
+        "answers": dict(sorted(counted.answers.items())),
+        **({"notes": "; ".join(counted.notes)} if counted.notes else {}),
         "dropped": dropped,
     }
 
 
-def _labels(task: str, parts: Mapping[str, list[Example]]) -> list[str]:
-    """The labels of train by name. Raises DataError where dev or test has another one, or there are fewer than two."""
-    labels = sorted({example.label for example in parts["train"] if example.label is not None})
-    if len(labels) < 2:
-        raise DataError(
-            f"the training part of task {task} has {len(parts['train'])} examples and the labels {labels}; "
-            "a classifier needs two labels at least",
-            "Check the column that `label` names, and dev_share and test_share.",
-        )
-    for part in ("dev", "test"):
-        for example in parts[part]:
-            if example.label is not None and example.label not in labels:
-                raise DataError(
-                    f"example {example.example_id} of task {task} ({part}) has the label {example.label!r}, which no "
-                    f"training example has; these have {', '.join(map(repr, labels[:20]))}",
-                    "Correct the label, or add training examples of it.",
-                )
-    return labels
+def _write_table(path: Path, form: TaskForm, examples: list[Example], numbers: Mapping[str, int]) -> None:
+    """Write the examples of a part."""
+    schema, answer = SCHEMAS[form.kind], ANSWER_OF[form.kind]
+
+    def value(example: Example, column: str) -> Any:
+        if column == "example_id":
+            return example.example_id
+        if column != answer or form.kind == "span":
+            return example.values[column]
+        if example.label is None or not numbers:
+            return example.label
+        return [numbers[tag] for tag in example.label] if form.kind == "tagging" else numbers[example.label]
+
+    columns = [pa.array([value(each, field.name) for each in examples], field.type) for field in schema]
+    table = pa.Table.from_arrays(columns, schema=schema)
+    pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
 
 
 def _write_json(path: Path, value: Any) -> None:

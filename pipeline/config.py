@@ -8,6 +8,7 @@ changing a default means raising the version of the stage that reads it.
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -70,6 +71,12 @@ class WheelFrom(Frozen):
     """path inside the wheel"""
 
 
+class OfficialFrom(Frozen):
+    """The files of a task that is known by name, from the addresses and with the checksums that model/known_tasks.py names."""
+
+    official: Literal[True]
+
+
 class WikimediaFrom(Frozen):
     """A dump of one wiki from Wikimedia's dump site."""
 
@@ -79,7 +86,7 @@ class WikimediaFrom(Frozen):
 
 def _origin(value: Any) -> str | None:
     keys = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, Frozen) else ()
-    return next((key for key in ("path", "url", "wheel", "wiki") if key in keys), None)
+    return next((key for key in ("path", "url", "wheel", "wiki", "official") if key in keys), None)
 
 
 From = Annotated[
@@ -91,6 +98,18 @@ From = Annotated[
         _origin,
         custom_error_type="from",
         custom_error_message="`from` names one of: path, url + sha256, wheel + file + sha256 + member, wiki + dump",
+    ),
+]
+
+TaskFrom = Annotated[
+    Annotated[PathFrom, Tag("path")]
+    | Annotated[UrlFrom, Tag("url")]
+    | Annotated[WheelFrom, Tag("wheel")]
+    | Annotated[OfficialFrom, Tag("official")],
+    Discriminator(
+        _origin,
+        custom_error_type="from",
+        custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
     ),
 ]
 
@@ -407,18 +426,98 @@ class TaskFiles(Frozen):
     test: From | None = None
 
 
-class Task(Frozen):
-    """A user's own single-text classification task, read from tables."""
+TaskKind = Literal["classification", "pair_classification", "regression", "span", "multiple_choice", "tagging"]
+Metric = Literal["accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman", "exact_match", "entity_f1"]
+
+_OF_CLASSES: tuple[Metric, ...] = ("accuracy", "f1", "macro_f1", "matthews")
+METRICS_OF: Mapping[TaskKind, tuple[Metric, ...]] = {
+    "classification": _OF_CLASSES,
+    "pair_classification": _OF_CLASSES,
+    "regression": ("spearman", "pearson"),
+    "span": ("f1", "exact_match"),
+    "multiple_choice": ("accuracy",),
+    "tagging": ("entity_f1", "accuracy"),
+}
+"""What predictions of each kind can be scored by, the default first."""
+
+
+class TaskForm(Frozen):
+    """What the files of a task hold, and in which columns (docs/tasks.md)."""
+
+    kind: TaskKind = "classification"
+    text: str = "text"
+    """column of the text, the first of a pair, or what the choices answer or go on"""
+    text_b: str = ""
+    """column of the second text; of pairs "text_b" unless said otherwise, of regression none"""
+    label: str = "label"
+    """column of the label, the score, or the number of the right choice (from 0)"""
+    choices: tuple[str, ...] = ()
+    """multiple_choice: a column each, or one column of lists"""
+    choice_start: str = ""
+    """multiple_choice: column of the words that every choice begins with"""
+    question: str = "question"
+    context: str = "context"
+    answers: str = "answers"
+    """span: column of the answers"""
+    answer_start: str = ""
+    """span: column of the place of a single answer, in characters from 0"""
+    document: str = "title"
+    """span: column of the title of the document that the context is of, if there is one"""
+    id: str = "id"
+    """span: column of the question's id, if there is one"""
+    words: str = "words"
+    """tagging: column of the words; of a column file the first, unless `header` has the name"""
+    tags: str = "tags"
+    """tagging: column of the tags; of a column file the last, unless `header` has the name"""
+    header: tuple[str, ...] = ()
+    """names of the columns of .tsv, .csv and column files without a line of names"""
+    quotes: bool = True
+    """of .tsv: false where a quotation mark is a character like any other, as in the files of GLUE"""
+    labels: tuple[str, ...] = ()
+    """the labels as they stand in the files; none: those of train, by name"""
+    label_names: tuple[str, ...] = ()
+    """what people call them; none: as in the files"""
+
+    @model_validator(mode="after")
+    def _one_name_per_label(self) -> "TaskForm":
+        if self.label_names and len(self.label_names) != len(self.labels):
+            raise ValueError(f"{len(self.label_names)} label_names for {len(self.labels)} labels; name each")
+        for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names one twice: {', '.join(values)}")
+        if self.kind == "multiple_choice" and not self.choices:
+            raise ValueError("multiple_choice needs choices: the columns that hold them, or one column of lists")
+        return self
+
+
+class PublishedScore(Frozen):
+    """A score that somebody published."""
+
+    system: str
+    split: Literal["dev", "test"]
+    metric: Metric
+    points: float
+    """out of 100"""
+    source: str = ""
+
+
+class Task(TaskForm):
+    """A user's own task, read from files of one's own."""
 
     title: str = ""
     files: TaskFiles
-    text: str = "text"
-    """column of the text"""
-    label: str = "label"
-    """column of the label"""
+    metric: Metric | None = None
+    """that the best weights are chosen by; None: accuracy, Spearman's correlation, F1 of answers or of entities, by kind"""
+    published: tuple[PublishedScore, ...] = ()
     dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     test_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """without a test file: this share, by hash of the text, is test"""
+
+    @model_validator(mode="after")
+    def _metric_of_the_kind(self) -> "Task":
+        if self.metric is not None and self.metric not in METRICS_OF[self.kind]:
+            raise ValueError(f"metric {self.metric} is none of {self.kind}: {', '.join(METRICS_OF[self.kind])}")
+        return self
 
 
 class FinetuningOverride(Frozen):
@@ -434,11 +533,11 @@ class Finetuning(Frozen):
     """Fine-tuning on downstream tasks (Devlin et al. 2019, section 4.1 and appendix A.3)."""
 
     tasks: tuple[Name, ...] = ()
-    """built-in tasks (model/tasks.py) and those of `define`"""
+    """built-in tasks (model/known_tasks.py) and those of `define`"""
     define: dict[Name, Task] = {}
     """tasks of one's own"""
-    data: dict[Name, From] = {}
-    """where the files of built-in tasks are; a task without files publishes `not_run`"""
+    data: dict[Name, TaskFrom] = {}
+    """where the files of built-in tasks are: {official: true} downloads them; a task without files publishes `not_run`"""
     seeds: Annotated[int, Field(ge=1, le=100)] = 5
     """number of runs, with seeds seed, seed + 1, …"""
     seed: Seed = 42
@@ -638,7 +737,7 @@ class TaskDataConfig(Frozen):
 
     task: Name
     define: Task | None = None
-    from_: From | None = Field(default=None, alias="from")
+    from_: TaskFrom | None = Field(default=None, alias="from")
 
 
 class FinetuneConfig(Frozen):

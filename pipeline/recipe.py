@@ -57,9 +57,9 @@ from pipeline.yamlfile import KeyPath, Node
 
 BUILT_IN_TASKS = (
     *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
-    *("squad1_1", "squad2_0", "swag", "conll2003"),
+    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17"),
 )
-"""Tasks that model/tasks.py knows by name."""
+"""Tasks that model/known_tasks.py knows by name."""
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _EXTENDS = frozenset({"extends"})  # a key that merging has used up

@@ -556,9 +556,33 @@ SUITES: Mapping[str, Suite] = {
                 "labels_known", "Every label is one of the task's; train and dev have them all filled.", "bad_labels"
             ),
             _none("counts_agree", "task.json counts what the tables hold.", "wrong_counts"),
-            _none("test_unseen", "No test text stands in train or dev.", "seen_tests"),
+            _none("test_unseen", "No test text stands in train or dev, of a task of one's own.", "seen_tests"),
+            _none(
+                "official_test_unseen",
+                "No test text of a public task stands in its train or dev, which stay as they are published.",
+                "seen_official_tests",
+                "warning",
+            ),
             _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning"),
-        )
+            _none(
+                "official_counts",
+                "Every part of a public task has as many examples as it officially has.",
+                "unofficial_counts",
+                "warning",
+                "notes",
+            ),
+            _none("scores_filled", "Regression: every score of train and dev is a finite number.", "bad_scores"),
+            _none("choices_complete", "Multiple choice: two choices at least, none empty.", "bad_choices"),
+            _none("tags_match_words", "Tagging: a tag for every word.", "unmatched_tags"),
+            _none("entities_whole", "Tagging: every I- goes on an entity of its type (IOB2).", "broken_entities"),
+            _none("answers_inside", "Spans: every answer stands in its context where it says.", "bad_answers"),
+            _none(
+                "questions_answered",
+                "Spans: outside of test a question has an answer, or is said to have none, never both.",
+                "unanswered",
+            ),
+        ),
+        version="2",  # 2: by kind of task
     ),
     "finetuned": Suite(
         (

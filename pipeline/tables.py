@@ -9,7 +9,7 @@ Each may be compressed (.csv.gz, .tsv.zst, …).
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,6 +33,8 @@ class Table:
 
     path: Path
     columns: tuple[str, ...]
+    header_lines: int
+    """lines before the first record"""
 
     def require(self, columns: Iterable[str]) -> None:
         """DataError naming the first column that the table lacks, and those that it has."""
@@ -65,19 +67,22 @@ class Table:
         `report` hears now and then how many bytes of the file have been read.
         """
         records = _records(self.path, report)
-        for _ in range(_header_lines(self.path)):
+        for _ in range(self.header_lines):
             next(records, None)
         return records
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, names: Sequence[str] = ()) -> Table:
     """Open a table by its suffix: .tab and .tsv are separated by tabs, .csv by commas or semicolons; all are UTF-8 and csv-quoted.
+    names: the columns of a .csv or .tsv that has no line of names.
 
     DataError for another suffix, a missing file, or a header that is missing, names a column twice, or (.tab) lacks its
     lines of types and flags.
     """
     if _suffix(path) not in _DELIMITERS:
         raise DataError(f"{path} is not a table that can be read", f"Tables end in {', '.join(SUFFIXES)}.")
+    if names:
+        return Table(path, tuple(names), 0)
     records = _records(path)
     header = [values for _, (_, values) in zip(range(_header_lines(path)), records, strict=False)]
     if not header:
@@ -95,7 +100,7 @@ def read_table(path: Path) -> Table:
                 f"continuous, …) on line 2 and flags (class, meta, …) on line 3; found {types[:5]}",
                 "If it has one header line only, let its name end in .tsv.",
             )
-    return Table(path, columns)
+    return Table(path, columns, _header_lines(path))
 
 
 def _suffix(path: Path) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 import polars as pl
 
 from pipeline.config import Comparison, ContaminationConfig, FinetuneConfig, ReportConfig, TaskDataConfig
+from pipeline.profiles import task_tables
 from pipeline.profiles.training import infinite_numbers, infinite_weights, read_json
+from pipeline.suites import DOES_NOT_APPLY
 
 PARTS = ("train", "dev", "test")
 REPORT_FILES = ("report.md", "report.html", "report.json")
@@ -22,33 +24,44 @@ _OUTSIDE = re.compile(
 def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
     """`task_data_T` with data; without, the folder holds not_run.json and is not measured."""
     task = read_json(folder / "task.json")
-    labels = range(len(task["labels"]))
-    parts = {part: pl.read_parquet(folder / f"{part}.parquet") for part in PARTS}
-    texts = {part: frame.select("text_a", "text_b") for part, frame in parts.items()}
-    known = pl.col("label").is_in(labels)
-    trained = pl.concat([texts["train"], texts["dev"]]).unique()
-    seen = texts["test"].join(trained, on=["text_a", "text_b"], how="semi", nulls_equal=True)
+    labels, kind = task["labels"], task.get("kind", "classification")
+    parts = {part: pl.read_parquet(folder / f"{part}.parquet") for part in task["counts"]}
+    official = task.get("official_counts") or {}
+    seen = task_tables.seen_tests(parts)
     return {
         "data_present": 1,
-        "smallest_part": min(len(parts[part]) for part in _wanted(config)),
+        "smallest_part": min(len(parts[part]) for part in _wanted(config, task)),
         "repeated_ids": sum(len(frame) - frame["example_id"].n_unique() for frame in parts.values()),
         "empty_texts": sum(
-            frame.select((pl.col("text_a").fill_null("").str.strip_chars() == "").sum()).item()
-            for frame in parts.values()
+            task_tables.empty_texts(part, frame, bool(official) and part.startswith("test"))
+            for part, frame in parts.items()
         ),
-        "bad_labels": sum(
-            frame.select((~(known.fill_null(part == "test"))).sum()).item() for part, frame in parts.items()
-        ),
-        "wrong_counts": sum(task["counts"].get(part) != len(frame) for part, frame in parts.items()),
-        "seen_tests": len(seen),
-        "unseen_labels": len(set(labels) - set(parts["train"]["label"].drop_nulls().to_list())),
+        "bad_labels": sum(task_tables.bad_labels(part, frame, labels) for part, frame in parts.items()),
+        "wrong_counts": sum(task["counts"][part] != len(frame) for part, frame in parts.items()),
+        "seen_tests": DOES_NOT_APPLY if official else seen,
+        "seen_official_tests": seen if official else DOES_NOT_APPLY,
+        "unseen_labels": task_tables.unseen_labels(parts["train"], labels) if "train" in parts else DOES_NOT_APPLY,
+        "unofficial_counts": _unofficial(task, official) if official else DOES_NOT_APPLY,
+        "notes": "; ".join(task.get("notes", [])),
+        **task_tables.of_kind(kind, parts, labels),
     }
 
 
-def _wanted(config: TaskDataConfig) -> tuple[str, ...]:
-    """The parts that need examples: a task of one's own need not have a test part."""
+def _unofficial(task: Mapping[str, Any], official: Mapping[str, int]) -> int:
+    """Parts of another size than the official one; examples that were dropped for want of text count, malformed lines don't."""
+    dropped = {
+        part: sum(n for why, n in task["dropped"].items() if why.startswith(f"{part}: ") and "malformed" not in why)
+        for part in official
+    }
+    return sum(task["counts"][part] + dropped[part] != count for part, count in official.items())
+
+
+def _wanted(config: TaskDataConfig, task: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parts that need examples: a task of one's own need not have a test part, a public one says itself."""
     own = config.define
-    return PARTS[:2] if own and own.files.test is None and own.test_share is None else PARTS
+    if own is None:
+        return tuple(task.get("needed", PARTS))
+    return PARTS[:2] if own.files.test is None and own.test_share is None else PARTS
 
 
 def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from model import contamination
+from model.task_kinds import SCHEMAS
 from model.tasks import EXAMPLES_SCHEMA
-from pipeline.config import ContaminationConfig
+from pipeline.config import ContaminationConfig, TaskKind
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 
@@ -100,6 +101,23 @@ def test_pairs_and_accents_and_several_tasks_are_kept_apart(tmp_path: Path) -> N
     assert [each["example_id"] for each in found["dev_only"]["sample"]] == ["dev:2"]
     assert found["absent"]["part"] is found["absent"]["share"] is None
     assert found["absent"]["texts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("regression", {"text_a": "a b", "text_b": "c d"}),
+        ("multiple_choice", {"text_a": "a b", "choices": ["c", "d x"]}),
+        ("tagging", {"words": ["a", "b", "c", "d"]}),
+        ("span", {"question": "x?", "context": "a b c d", "answers": []}),
+    ],
+)
+def test_the_text_of_every_kind_of_task(tmp_path: Path, kind: TaskKind, row: dict[str, Any]) -> None:
+    folder = tmp_path / kind
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist([{"example_id": "1", **row}], SCHEMAS[kind]), folder / "test.parquet")
+    found = measure(tmp_path, 4, mine=folder)["tasks"]["mine"]
+    assert [(each["example_id"], each["words"]) for each in found["sample"]] == [("1", "a b c d")]
 
 
 def test_without_any_test_text(tmp_path: Path) -> None:

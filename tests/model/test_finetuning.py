@@ -243,6 +243,47 @@ def test_a_task_without_data_is_handed_on(made: dict[str, Path], tmp_path: Path)
     assert statistics["not_run"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("kind", "counts", "why"),
+    [
+        ("span", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind span yet"),
+        ("regression", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind regression yet"),
+        ("pair_classification", {"test": 9}, "it has no training part: it tests the model of another task"),
+    ],
+)
+def test_a_task_that_can_not_be_trained_says_why(
+    made: dict[str, Path], tmp_path: Path, kind: str, counts: dict[str, int], why: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    task = {"title": "Places", "kind": kind, "metric": "f1", "labels": [], "counts": counts}
+    (data / "task.json").write_text(json.dumps(task))
+    statistics, out = run_stage({**made, "task_data": data}, tmp_path)
+    said = {"task": "places", "title": "Places", "why": why, "wants": []}
+    assert {name: json.loads(data) for name, data in content(out).items()} == {"not_run.json": said}
+    assert (statistics["not_run"], statistics["wants"]) == (why, "")
+
+
+def test_a_task_is_scored_by_its_own_metrics_too(made: dict[str, Path], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write_task(data)
+    path = data / "task.json"
+    row = {"system": "S", "split": "test", "metric": "f1", "points": 90.0, "source": "here"}
+    more = {"metric": "f1", "metrics": ["f1", "matthews"], "published": [row]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    short = CONFIG.model_copy(update={"seeds": 1, "epochs": 1, "baselines": ()})
+    statistics, out = run_stage({**made, "task_data": data}, tmp_path, short)
+    scores = json.loads((out / "scores.json").read_text())
+    assert set(scores["summary"]["test"]) == {"accuracy", "macro_f1", "f1", "matthews"}
+    found = pl.read_parquet(out / "predictions" / "test-seed-42.parquet").select("label", "prediction")
+    wet = found.select((pl.col("label") == "wet").alias("label"), (pl.col("prediction") == "wet").alias("prediction"))
+    both = wet.filter(pl.col("label") & pl.col("prediction")).height
+    expected = 2 * both / (wet["label"].sum() + wet["prediction"].sum())
+    assert statistics["test_f1"] == scores["summary"]["test"]["f1"]["median"] == pytest.approx(expected, rel=1e-5)
+    assert scores["published"] == [row]
+
+
 def test_a_vocabulary_of_another_model_is_named(made: dict[str, Path], tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -340,3 +340,13 @@ def test_a_missing_input_is_named(tmp_path: Path) -> None:
     (tmp_path / "p" / "held_out.json").unlink()
     with pytest.raises(DataError, match=r"held_out\.json can't be read"):
         report.make_report(inputs, ReportConfig(recipe="demo"), tmp_path)
+
+
+def test_what_a_recipe_says_was_published_stands_beside_its_task(tmp_path: Path) -> None:
+    folder = finetuned(tmp_path / "mine", "Mine", ours=[0.8], untrained=None, tfidf=None)
+    row = {"system": "ESIM", "split": "test", "metric": "accuracy", "points": 71.5, "source": "our paper"}
+    path = folder / "scores.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"published": [row]}))
+    found = json.loads((make(tmp_path, {"mine": folder}) / "report.json").read_text())
+    ((shown,),) = (task["published"] for task in found["tasks"])
+    assert (shown["system"], shown["points"], shown["difference"]) == ("ESIM", 71.5, pytest.approx(8.5))

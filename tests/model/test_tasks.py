@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from model import tasks
+from model import known_tasks, tasks
 from pipeline.config import PathFrom, Task, TaskDataConfig, TaskFiles, UrlFrom
 from pipeline.errors import BertError, DataError, SourceError
 from pipeline.recipe import BUILT_IN_TASKS
+from tests.conftest import shared
 
 
 def table(path: Path, rows: list[tuple[str, ...]], header: str = "text,label") -> PathFrom:
@@ -152,14 +153,14 @@ def test_a_wrong_column_and_a_folder_of_two_files_are_named(tmp_path: Path) -> N
 
 
 def test_tasks_known_by_name_say_what_they_want(tmp_path: Path) -> None:
-    assert set(tasks.KNOWN) == set(BUILT_IN_TASKS)
+    assert set(known_tasks.KNOWN) == set(BUILT_IN_TASKS)
     for number, task in enumerate(BUILT_IN_TASKS):
         place = tmp_path / str(number)
         place.mkdir()
         statistics, out = prepare(place, task=task)
         wanted = json.loads((out / "not_run.json").read_text())
-        assert wanted["title"] == tasks.KNOWN[task].title
-        assert wanted["wants"] == [f"{part}: {name}" for part, name in tasks.KNOWN[task].files.items()]
+        assert wanted["title"] == known_tasks.KNOWN[task].title
+        assert wanted["wants"] == [f"{part}: {name}" for part, name in known_tasks.KNOWN[task].files.items()]
         assert statistics["not_run"] == "the recipe names no files for it"
 
 
@@ -168,14 +169,110 @@ def test_a_task_that_nobody_knows(tmp_path: Path) -> None:
         prepare(tmp_path, task="colla")
 
 
-def test_published_scores_are_those_of_the_paper() -> None:
-    """Devlin et al. 2019, table 1, row BERT-base: the average over eight tasks is 79.6 (MNLI as m/mm 84.6/83.4)."""
-    base = {
-        task: row["points"]
-        for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte")
-        for row in tasks.published_of(task)
-        if row["system"] == "BERT-base" and row["split"] == "test"
-    }
-    assert len(base) == 7
-    assert (sum(base.values()) + 84.6 + 83.4) / 9 == pytest.approx(79.6, abs=0.05)
-    assert tasks.published_of("mine") == []
+# ── a task of one's own of every kind ────────────────────────────────────────────────────────────────────────────────
+
+
+def own(tmp_path: Path, train: Path, **form: Any) -> tuple[dict[str, Any], Path]:
+    """(task.json, folder) of a task with one file."""
+    define = Task.model_validate({"files": {"train": {"path": str(train)}}, **form})
+    _, out = prepare(tmp_path, define)
+    return json.loads((out / "task.json").read_text(encoding="utf-8")), out
+
+
+def both(out: Path) -> list[dict[str, Any]]:
+    """The examples of train and dev, in the order of the file."""
+    rows = [row for part in ("train", "dev") for row in pl.read_parquet(out / f"{part}.parquet").rows(named=True)]
+    return sorted(rows, key=lambda row: int(row["example_id"].rpartition(":")[2]))
+
+
+def test_pairs_with_names_for_their_labels_and_published_scores(tmp_path: Path) -> None:
+    lines = [json.dumps({"a": f"a {n}", "b": f"b {n}", "same": n % 2}) for n in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    row = {"system": "ESIM", "split": "test", "metric": "f1", "points": 71.5, "source": "a paper"}
+    described, out = own(
+        *(tmp_path, tmp_path / "a.jsonl"),
+        kind="pair_classification",
+        text="a",
+        text_b="b",
+        label="same",
+        metric="f1",
+        labels=("1", "0"),
+        label_names=("alike", "other"),
+        published=[row],
+    )
+    assert (described["labels"], described["metrics"], described["published"]) == (["alike", "other"], ["f1"], [row])
+    assert both(out)[3] == {"example_id": "train:4", "text_a": "a 3", "text_b": "b 3", "label": 0}
+
+
+def test_f1_is_of_two_labels(tmp_path: Path) -> None:
+    origin = table(tmp_path / "a.csv", [(f"{n}", "xyz"[n % 3]) for n in range(30)])
+    with pytest.raises(DataError, match=r"task mine has 3 labels; F1 is of two\n.*macro_f1"):
+        own(tmp_path, Path(origin.path), metric="f1")
+
+
+def test_regression(tmp_path: Path) -> None:
+    origin = table(tmp_path / "a.csv", [(f"text {n}", f"{n / 4}") for n in range(40)], header="text,label")
+    described, out = own(tmp_path, Path(origin.path), kind="regression")
+    assert (described["metric"], described["labels"]) == ("spearman", [])
+    assert both(out)[7] == {"example_id": "train:8", "text_a": "text 7", "text_b": None, "score": 1.75}
+    scores = pl.read_parquet(out / "train.parquet")["score"]
+    assert described["score_range"] == [scores.min(), scores.max()]
+
+
+def test_entities_in_a_column_file_become_iob2_and_documents_stay_together(tmp_path: Path) -> None:
+    document = "-DOCSTART- O\n\nAda I-PER\nmet O\nBo I-PER\nCy B-PER\n\nParis I-LOC\n\n"
+    (tmp_path / "a.conll").write_text(document * 50)
+    described, out = own(tmp_path, tmp_path / "a.conll", kind="tagging", dev_share=0.3)
+    assert described["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert described["metric"] == "entity_f1"
+    first, second = both(out)[:2]
+    assert (first["words"], first["tags"], first["document_id"]) == (
+        ["Ada", "met", "Bo", "Cy"],
+        [3, 0, 3, 3],
+        "train:1",
+    )
+    assert (second["words"], second["tags"], second["document_id"]) == (["Paris"], [1], "train:1")
+    parts = [set(pl.read_parquet(out / f"{part}.parquet")["document_id"]) for part in ("train", "dev")]
+    assert len(parts[0]) + len(parts[1]) == 50 and not parts[0] & parts[1] and all(parts)
+
+
+def test_parts_of_speech_are_no_entities(tmp_path: Path) -> None:
+    text = "".join(f"the\tDT\ncat{n}\tNN\n\n" for n in range(30))
+    (tmp_path / "pos.conll").write_text(text)
+    described, out = own(tmp_path, tmp_path / "pos.conll", kind="tagging")
+    assert (described["labels"], described["metric"]) == (["DT", "NN"], "accuracy")
+    assert both(out)[1]["tags"] == [0, 1]
+
+
+def test_questions_of_one_article_stay_on_one_side(tmp_path: Path) -> None:
+    articles = [
+        {"title": f"T{a}", "paragraphs": [{"context": f"Ada {a}.", "qas": [
+            {"id": f"{a}-{q}", "question": f"{q}?", "answers": [{"text": "Ada", "answer_start": 0}]} for q in range(3)]}]}
+        for a in range(60)
+    ]  # fmt: skip
+    (tmp_path / "train.json").write_text(json.dumps({"data": articles}))
+    described, out = own(tmp_path, tmp_path / "train.json", kind="span", dev_share=0.25, test_share=0.25)
+    assert described["metric"] == "f1" and described["answers"] == {"right": 180}
+    titles = [set(pl.read_parquet(out / f"{part}.parquet")["title"]) for part in ("train", "dev", "test")]
+    assert all(titles) and sum(map(len, titles)) == len(set.union(*titles)) == 60
+
+
+def test_codah_as_choices(tmp_path: Path) -> None:
+    """2,776 questions of four choices (Chen et al. 2019), a .tsv without a line of names whose quotes mean nothing."""
+    described, out = own(
+        *(tmp_path, shared("data/finetune/swag/codah.tsv")),
+        kind="multiple_choice",
+        text="prompt",
+        choices=("a", "b", "c", "d"),
+        label="answer",
+        header=("category", "prompt", "a", "b", "c", "d", "answer"),
+        quotes=False,
+    )
+    assert described["read"] == {"train": 2_776} and described["dropped"] == {}
+    first = both(out)[0]
+    assert first["text_a"] == "I am always very hungry before I go to bed. I am"
+    assert (len(first["choices"]), first["choices"][3], first["label"]) == (
+        4,
+        "tempted to snack when I feel this way.",
+        3,
+    )

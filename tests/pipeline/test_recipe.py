@@ -81,7 +81,7 @@ def test_bert_base_is_the_papers(shipped: Loaded) -> None:
     squad = recipe.config_for("finetuned_squad1_1")
     assert isinstance(squad, FinetuneConfig)
     assert (squad.max_length, squad.learning_rate, squad.epochs, squad.batch_size) == (384, 5e-5, 3, 32)
-    assert set(recipe.finetuning.tasks) == set(BUILT_IN_TASKS)
+    assert set(recipe.finetuning.tasks) == set(BUILT_IN_TASKS) - {"wnut17"}  # which the paper does not have
 
 
 def test_child_of_demo_differs_where_it_says_so_and_nowhere_else(shipped: Loaded) -> None:
@@ -436,6 +436,32 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
     task = "finetuning: {tasks: [text], define: {text: {files: {train: {path: a}}}}}\n"
     error = refused(tmp_path, SMALL.replace("books:", "task_data:") + task)
     assert "two assets are named task_data_text" in error.what
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("kind: tagging, metric: f1", "metric f1 is none of tagging: entity_f1, accuracy"),
+        ("kind: multiple_choice", "multiple_choice needs choices"),
+        ("labels: [a, b], label_names: [one]", "1 label_names for 2 labels"),
+        ("labels: [a, b, a]", "labels names one twice"),
+        ("kind: pairs", "pair_classification"),
+        ("text_c: a", "unknown key"),
+    ],
+)
+def test_a_task_of_ones_own_that_can_not_be(tmp_path: Path, task: str, message: str) -> None:
+    text = f"finetuning: {{tasks: [mine], define: {{mine: {{files: {{train: {{path: a}}}}, {task}}}}}}}\n"
+    assert message in str(refused(tmp_path, SMALL + text))
+
+
+def test_official_files_are_for_tasks_known_by_name_only(tmp_path: Path) -> None:
+    recipe = load(tmp_path, small=SMALL + "finetuning: {tasks: [cola], data: {cola: {official: true}}}\n").get("small")
+    config = recipe.config_for("task_data_cola")
+    assert config.asked() == {"task": "cola", "from": {"official": True}}
+    error = refused(tmp_path, SMALL + "finetuning: {tasks: [cola], data: {cola: {official: false}}}\n")
+    assert "finetuning.data.cola" in error.what
+    error = refused(tmp_path, SMALL.replace("from: {path: texts}", "from: {official: true}"))
+    assert "`from` names one of: path, url" in error.what
 
 
 def test_a_vocabulary_is_named_by_a_file_or_a_version(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,42 @@ def good_task(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return TaskDataConfig(task="mine"), {}
 
 
+def task_of_kind(folder: Path, kind: str) -> None:
+    """A good task of another kind in the place of `good_task`'s: 6 examples of train, 4 of dev and test."""
+    list_of = partial(pa.list_, pa.string())
+    answer = pa.struct([("text", pa.string()), ("start", pa.int32())])
+    fields: dict[str, list[tuple[str, pa.DataType]]] = {
+        "regression": [("text_a", pa.string()), ("text_b", pa.string()), ("score", pa.float64())],
+        "multiple_choice": [("text_a", pa.string()), ("choices", list_of()), ("label", pa.int32())],
+        "tagging": [("words", list_of()), ("tags", pa.list_(pa.int32())), ("document_id", pa.string())],
+        "span": [("question", pa.string()), ("context", pa.string()), ("answers", pa.list_(answer)), ("impossible", pa.bool_())],
+    }  # fmt: skip
+    for part, count in (("train", 6), ("dev", 4), ("test", 4)):
+        rows = [
+            {"example_id": f"{part}-{i}", "text_a": f"{part} {i}", "text_b": "b", "score": i / 2} for i in range(count)
+        ]
+        for i, each in enumerate(rows):
+            each |= {
+                "choices": ["one", "two", "three"],
+                "label": i % 3,
+                "words": [part, str(i), "Ada"],
+                "tags": [0, 1, 2],
+            }
+            found = [{"text": "é 1", "start": 4}, {"text": "not there", "start": None}][: 1 if part == "train" else 2]
+            each |= {
+                "question": f"{part} {i}?",
+                "context": "Ça, é 1",
+                "answers": found if i else [],
+                "impossible": not i,
+            }
+        schema = pa.schema([("example_id", pa.string()), *fields[kind]])
+        kept = [{name: each.get(name) for name in schema.names} for each in rows]
+        pq.write_table(pa.Table.from_pylist(kept, schema), folder / f"{part}.parquet")
+    labels = ["O", "B-PER", "I-PER"] if kind == "tagging" else []
+    task = {"name": "mine", "kind": kind, "labels": labels, "counts": {"train": 6, "dev": 4, "test": 4}}
+    (folder / "task.json").write_text(json.dumps(task))
+
+
 def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "predictions").mkdir()
     for part in ("dev", "test"):
@@ -336,6 +373,27 @@ def row(number: int, file: str = "part-00000.parquet", **values: Any) -> Poison:
             rows[number][name] = value(rows[number]) if callable(value) else value
 
     return lambda folder, statistics: edit(folder / file, change)
+
+
+def of_kind(kind: str, poison: Poison) -> Poison:
+    """Spoils a task of another kind."""
+
+    def change(folder: Path, statistics: dict[str, Any]) -> None:
+        task_of_kind(folder, kind)
+        poison(folder, statistics)
+
+    return change
+
+
+def official(poison: Poison, **counts: int) -> Poison:
+    """Spoils a public task, whose parts officially have so many examples."""
+
+    def change(folder: Path, statistics: dict[str, Any]) -> None:
+        told = {"official_counts": {"train": 6, "dev": 4, "test": 4} | counts, "dropped": {}, "notes": ["dev is short"]}
+        edit_json(folder / "task.json", lambda task: task.update(told))
+        poison(folder, statistics)
+
+    return change
 
 
 def every(file: str, **values: Any) -> Poison:
@@ -614,7 +672,15 @@ POISON: dict[str, dict[str, Poison]] = {
         "labels_known": row(1, "dev.parquet", label=None),
         "counts_agree": emptied("dev.parquet"),
         "test_unseen": row(1, "test.parquet", text_a="train 3"),
+        "official_test_unseen": official(row(1, "test.parquet", text_a="train 3")),
         "labels_all_seen": every("train.parquet", label=0),
+        "official_counts": official(lambda f, s: None, dev=5),
+        "scores_filled": of_kind("regression", row(1, "dev.parquet", score=math.inf)),
+        "choices_complete": of_kind("multiple_choice", row(1, "train.parquet", choices=["one", " ", "three"])),
+        "tags_match_words": of_kind("tagging", row(1, "dev.parquet", tags=[0, 1])),
+        "entities_whole": of_kind("tagging", row(1, "train.parquet", tags=[0, 0, 2])),
+        "answers_inside": of_kind("span", row(1, "dev.parquet", answers=[{"text": "é 1", "start": 5}])),
+        "questions_answered": of_kind("span", row(1, "train.parquet", answers=[])),
     },
     "finetuned": {
         "data_present": written("not_run.json", "{}"),
@@ -918,6 +984,81 @@ def test_a_task_of_ones_own_need_not_have_a_test_part(tmp_path: Path) -> None:
         define = {"files": {"train": {"path": "a.csv"}}, **own}
         config = TaskDataConfig.model_validate({"task": "mine", "define": define})
         assert ("has_examples" in failed("task_data", tmp_path, config, statistics)) == missing
+
+
+@pytest.mark.parametrize("kind", ["regression", "multiple_choice", "tagging", "span"])
+def test_tasks_of_every_kind(kind: str, tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    task_of_kind(tmp_path, kind)
+    assert failed("task_data", tmp_path, config, statistics) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "poison", "check"),
+    [
+        ("regression", row(2, "train.parquet", score=None), "scores_filled"),
+        ("regression", row(2, "train.parquet", text_a=""), "texts_not_empty"),
+        ("regression", row(2, "test.parquet", text_a="dev 1"), "test_unseen"),
+        ("multiple_choice", row(2, "train.parquet", label=3), "labels_known"),
+        ("multiple_choice", row(2, "train.parquet", label=-1), "labels_known"),
+        ("multiple_choice", row(2, "dev.parquet", choices=["one"], label=0), "choices_complete"),
+        ("multiple_choice", row(2, "test.parquet", text_a="train 4"), "test_unseen"),
+        ("tagging", row(2, "train.parquet", tags=[0, 0, 3]), "labels_known"),
+        ("tagging", row(2, "dev.parquet", tags=None), "labels_known"),
+        ("tagging", row(2, "dev.parquet", words=[], tags=[]), "texts_not_empty"),
+        ("tagging", row(2, "test.parquet", words=["train", "3", "Ada"]), "test_unseen"),
+        ("tagging", every("train.parquet", tags=[0, 0, 0]), "labels_all_seen"),
+        ("span", row(2, "train.parquet", answers=[{"text": "not there", "start": None}]), "questions_answered"),
+        ("span", row(2, "dev.parquet", impossible=True), "questions_answered"),
+        ("span", row(2, "train.parquet", impossible=None), "questions_answered"),
+        ("span", row(2, "train.parquet", answers=[{"text": "1", "start": -1}]), "answers_inside"),
+        ("span", row(2, "train.parquet", question=" "), "texts_not_empty"),
+        ("span", row(2, "test.parquet", question="train 4?"), "test_unseen"),
+    ],
+)
+def test_what_is_wrong_with_a_task_of_some_kind(kind: str, poison: Poison, check: str, tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    of_kind(kind, poison)(tmp_path, statistics)
+    assert set(failed("task_data", tmp_path, config, statistics)) == {check}
+
+
+def test_labels_of_test_may_be_unknown_in_every_kind(tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    for kind, unknown in (
+        ("regression", {"score": None}),
+        ("multiple_choice", {"label": None}),
+        ("tagging", {"tags": None}),
+        ("span", {"answers": [], "impossible": None}),
+    ):
+        of_kind(kind, every("test.parquet", **unknown))(tmp_path, statistics)
+        assert failed("task_data", tmp_path, config, statistics) == {}
+
+
+def test_a_public_task_keeps_its_test_examples_whole_and_may_lack_a_test_part(tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    official(row(1, "test.parquet", text_a=" "))(tmp_path, statistics)
+    assert failed("task_data", tmp_path, config, statistics) == {}
+    emptied("test.parquet")(tmp_path, statistics)
+    said = {"needed": ["train", "dev"], "official_counts": {"train": 6, "dev": 4}}
+    edit_json(tmp_path / "task.json", lambda task: task.update(said) or task["counts"].update(test=0))
+    assert failed("task_data", tmp_path, config, statistics) == {}
+
+
+def test_examples_that_were_dropped_count_for_a_public_task_but_malformed_lines_do_not(tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    official(lambda f, s: None, train=8)(tmp_path, statistics)
+    dropped = {"train: empty text": 2, "train: malformed record": 3}
+    edit_json(tmp_path / "task.json", lambda task: task.update(dropped=dropped))
+    assert failed("task_data", tmp_path, config, statistics) == {}
+
+
+def test_a_test_set_without_anything_to_train_on(tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.parquet").unlink()
+    said = {"needed": ["test"], "counts": {"test": 4}, "official_counts": {"test": 4}, "dropped": {}}
+    edit_json(tmp_path / "task.json", lambda task: task.update(said))
+    assert failed("task_data", tmp_path, config, statistics) == {}
 
 
 def test_predictions_of_an_empty_test_part_are_complete(tmp_path: Path) -> None:
