@@ -42,9 +42,9 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
     store = open_store()
     with ExitStack() as held:
         lock = store.home / "locks" / f"run-{recipe}"
-        with explained(lock):  # before Dagster's database is opened: a read-only or full disk is said here
-            with _first_followed(recipe, say) as waiting:
-                descriptor = held.enter_context(held_lock(lock, waiting=waiting, what=f"bert run {recipe}"))
+        # Before Dagster's database is opened: a read-only or full disk is said here.
+        with explained(lock), _first_followed(recipe, say) as waiting:
+            descriptor = held.enter_context(held_lock(lock, waiting=waiting, what=f"bert run {recipe}"))
         opened = held.enter_context(instance())
         for ended in end_dead_runs(opened):
             say(f"ended run {ended[:8]}: its process is dead")
