@@ -144,6 +144,8 @@ def _measured(phases: Sequence[Phase]) -> tuple[list[Speed], Plain, str]:
         )
         for phase in phases
     ]
+    if not phases:
+        return [], {"basis": "measured", "device": None, "threads": training.threads, "torch": None}, ""
     print("measuring a step on this machine, for how long training would take …", file=sys.stderr, flush=True)
     answers: list[Plain] = []
     failed = ""
