@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,8 +17,8 @@ import typer
 from assets import graph, reading
 from assets.plan import ERROR
 from pipeline import progress
+from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
-from pipeline.build import open_store
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
 
@@ -69,8 +69,12 @@ def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
 def show_status(found: reading.Plain, as_json: bool) -> None:
     """Print what each asset is; exit code 1 where one of them can't be read or made."""
     show(found, as_json, reading.status_text)
-    if any(row["state"] == ERROR for row in found["assets"]):
+    if _has_error(found):
         raise typer.Exit(1)
+
+
+def _has_error(found: reading.Plain) -> bool:
+    return any(row["state"] == ERROR for row in found["assets"])
 
 
 def told_progress() -> AbstractContextManager[None]:
@@ -81,10 +85,18 @@ def told_progress() -> AbstractContextManager[None]:
 @app.command()
 def run(
     target: Annotated[str, typer.Argument(metavar="RECIPE[/ASSET]", help="a whole recipe, or up to one asset")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run, and why; write nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would run, why, and how long it would train; run nothing")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="run the named asset (or all) anew and compare")] = False,
     accept: Annotated[str, typer.Option(metavar="CHECK", help="publish the asset although this check failed")] = "",
     reason: Annotated[str, typer.Option(help="why; stands in the record")] = "",
+    device: Annotated[
+        str, typer.Option(metavar="CARD", help='of --dry-run: time on this card ("NVIDIA H200"), not measured here')
+    ] = "",
+    mfu: Annotated[
+        float | None, typer.Option(min=0.01, max=1, help="of --device: share of its peak that training reaches; 0.4")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
@@ -106,8 +118,10 @@ def run(
         return
     forced = ([asset.name] if asset else list(nodes)) if force else []
     if dry_run:
-        show_status(reading.status(wanted, forced, target), as_json)
+        _dry_run(reading.status(wanted, forced, target), wanted, device, mfu, as_json)
         return
+    if device or mfu is not None:
+        raise RecipeError("--device and --mfu are for --dry-run", "Where a run trains stands in settings.yaml.")
     from assets.run import run as run_assets
 
     def say(line: str) -> None:
@@ -129,6 +143,24 @@ def run(
             file=sys.stderr,
         )
         raise typer.Exit(1)
+
+
+def _dry_run(state: Any, wanted: Mapping[str, Node], device: str, mfu: float | None, as_json: bool) -> None:
+    """What would run, and how long its pretraining would take."""
+    from assets import cost
+
+    if mfu is not None and not device:
+        raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
+    if _has_error(state):  # what can't be made takes no time
+        show_status(state, as_json)
+    if not as_json:
+        print(reading.status_text(state), flush=True)
+    left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
+    told = cost.estimate(wanted, left, device, cost.MFU if mfu is None else mfu)
+    if as_json:
+        print(json.dumps({**state, "training": told}, indent=2, ensure_ascii=False))
+    elif told is not None:
+        print(cost.estimate_text(told))
 
 
 @app.command()

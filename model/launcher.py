@@ -277,7 +277,11 @@ def _ending(code: int) -> str:
 def _advice(code: int, how: Way) -> str:
     if how.far and code in (126, 127):
         return "the shell can't run the command of training.launcher in settings.yaml: try it by hand."
-    memory = " If nobody killed it, the memory was full: lower training.micro_batch_tokens." if code == -9 else ""
+    memory = (
+        " If nobody killed it, the memory was full: lower training.micro_batch_tokens, or set it to auto."
+        if code == -9
+        else ""
+    )
     return f"run the asset again to go on from the last checkpoint.{memory}"
 
 

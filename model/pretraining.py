@@ -9,6 +9,7 @@ The run folder is kept between attempts, so that a run that was cancelled or kil
     checkpoints/    model/checkpoint.py
     heartbeat-N     signs of life of each process
     plan.json       how many steps `max_hours` left; decided once
+    micro_batch.json  what `micro_batch_tokens: auto` found; decided once
     result/         what is published, with a manifest; it is there when the training has finished
 """
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,10 @@ class Job:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TrainingError(f"{path} can't be used: {error!r}", "The pretrained stage writes this file.") from None
+
+    def with_micro_batch_tokens(self, tokens: int) -> "Job":
+        """The job with what was found for `auto`."""
+        return replace(self, training=self.training.model_copy(update={"micro_batch_tokens": tokens}))
 
 
 @dataclass
@@ -98,6 +102,11 @@ class State:
         """The state that `dataclasses.asdict` made plain."""
         passed_over = tuple((int(first), int(end)) for first, end in saved["passed_over"])
         return State(**{**saved, "window": Window(**saved["window"]), "passed_over": passed_over})
+
+
+def rows_at_once(rows: int, length: int, micro_batch_tokens: int | str | None) -> int:
+    """The most rows of `length` tokens in a part of `rows` rows; all of them without a limit, or while it is not found."""
+    return min(rows, max(1, micro_batch_tokens // length)) if isinstance(micro_batch_tokens, int) else rows
 
 
 def mean(total: float, count: float) -> float | None:

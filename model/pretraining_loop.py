@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model import checkpoint, child, guard
+from model import checkpoint, child, guard, micro_batch
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -44,7 +44,7 @@ from model.lamb import Lamb
 from model.lines import Lines, short
 from model.optimizer import AdamW, Optimizer, clip_gradients
 from model.order import mix
-from model.pretraining_job import STABLE, Job, State, Window, mean
+from model.pretraining_job import STABLE, Job, State, Window, mean, rows_at_once
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
@@ -73,6 +73,9 @@ def train(folder: Path, stop: Stop) -> bool:
     """
     job = Job.read(folder / "config.json")
     replicas = Replicas()
+    auto, tokens = job.training.micro_batch_tokens == "auto", None
+    if auto and replicas.first:  # while the device is free
+        tokens = micro_batch.settled(folder, job, replicas.count, lambda: stop.asked)
     device = open_device(job.training.device, job.training.threads, replicas.local_rank)
     heartbeat = Heartbeat(folder, replicas.rank, job.training.hang_seconds)
     replicas.join(device.torch_device, 2 * job.training.hang_seconds + 60)  # later than the watchdog
@@ -80,6 +83,11 @@ def train(folder: Path, stop: Stop) -> bool:
         result = folder / "result"
         if replicas.told(replicas.first and checkpoint.broken(result) is None):
             return True
+        if auto:
+            tokens = replicas.told(tokens)
+            if tokens is None:
+                return False
+            job = job.with_micro_batch_tokens(tokens)
         if replicas.first:
             shutil.rmtree(result, ignore_errors=True)
         with _shown() if replicas.first and sys.stderr.isatty() else nullcontext():
@@ -108,8 +116,7 @@ class _Run:
         self.model.encoder.checkpointing = job.training.activation_checkpointing
         self.optimizer = _optimizer(self.config, self.model)
         own = -(-self.config.batch_size // replicas.count)
-        tokens = job.training.micro_batch_tokens
-        self.rows_at_once = own if tokens is None else min(own, max(1, tokens // self.config.sequence_length))
+        self.rows_at_once = rows_at_once(own, self.config.sequence_length, job.training.micro_batch_tokens)
         self.parts = -(-own // self.rows_at_once)
         """a batch is computed in so many, in each replica"""
         self.feed = Feed(

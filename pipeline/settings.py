@@ -64,9 +64,9 @@ class TrainingSettings(Frozen):
     threads: Annotated[int, Field(ge=1)] = 2
     ranks: Annotated[int, Field(ge=1)] = 1
     """processes that pretrain one model together, started by torchrun"""
-    micro_batch_tokens: Annotated[int, Field(ge=1)] | None = None
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = None
     """of pretraining: at most so many tokens, padding included, go through the model at once; a larger batch is split by
-    rows and its gradients are added up; None: never"""
+    rows and its gradients are added up; auto: as many as fit into memory, found before the first step; None: never"""
     activation_checkpointing: bool = False
     """of pretraining: what is inside of a layer is computed again on the way back instead of kept: less memory, about a third
     more time, the same results"""

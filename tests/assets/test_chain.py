@@ -145,6 +145,9 @@ def test_an_edit_touches_exactly_its_assets_and_the_revert_costs_nothing(copy: W
         "benchmark_report",
     }
     assert "dupe_factor 2 → 3" in copy.bert("run", "tiny", "--dry-run")
+    shards = copy.json("audit", "tiny/pretraining_shards_32")["chain"][0]["statistics"]
+    estimated = copy.json("run", "tiny/pretrained_32", "--dry-run")["training"]["phases"][0]
+    assert estimated["padding_from"] == "shards" and estimated["padding_share"] == shards["padding_fraction"]
     copy.bert("run", "tiny/pretraining_shards_64")
     assert copy.versions()["pretraining_shards_64"] != before["pretraining_shards_64"]
     copy.edit("dupe_factor: 3", "dupe_factor: 2")

@@ -94,6 +94,22 @@ def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(
         assert loss == pytest.approx(expected, rel=1e-5)
 
 
+def test_two_processes_take_the_parts_that_the_first_one_found(tmp_path: Path, shards: Path, alone: Path) -> None:
+    """Two rows of 16 tokens of the three that are each one's; without the note both would compute all three at once."""
+    two = prepared(tmp_path / "two", shards, {"micro_batch_tokens": "auto"})
+    (two / "micro_batch.json").write_text('{"micro_batch_tokens": 32}')
+    launch(two, ranks=2)
+    for (_, loss), (_, expected) in zip(curve(two), curve(alone), strict=True):
+        assert loss == pytest.approx(expected, rel=1e-5)
+    saved = checkpoint.newest(two / "checkpoints")
+    assert saved is not None and saved.state["place"] | {"device": ""} == {
+        "device": "",
+        "threads": 1,
+        "ranks": 2,
+        "micro_batch_tokens": 32,
+    }
+
+
 def test_three_processes_share_batches_that_three_does_not_divide(tmp_path: Path, shards: Path) -> None:
     """Batches of 5 (2, 2 and 1 sequences), in parts of one."""
     one = prepared(tmp_path / "one", shards, {}, batch_size=5, steps=12, schedule_steps=12)
