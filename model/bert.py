@@ -268,8 +268,8 @@ def pretraining_losses(
     sentence_logits: Tensor | None,
     labels: Tensor | None,
     *,
-    batch_words: int | None = None,
-    batch_rows: int | None = None,
+    batch_words: float | Tensor | None = None,
+    batch_rows: float | Tensor | None = None,
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
@@ -277,10 +277,12 @@ def pretraining_losses(
     `batch_rows` say how many masked words and rows the whole batch has: then losses and gradients of the parts, wherever
     they are computed, add up to those of the batch.
     """
-    words = _CrossEntropy.apply(_wide(word_logits), masked_ids, batch_words or len(masked_ids))
+    batch_words = len(masked_ids) if batch_words is None else batch_words
+    words = _CrossEntropy.apply(_wide(word_logits), masked_ids, batch_words)
     if sentence_logits is None or labels is None:
         return Losses(words, words, None)
-    sentences = F.cross_entropy(_wide(sentence_logits), labels, reduction="sum") / (batch_rows or len(labels))
+    batch_rows = len(labels) if batch_rows is None else batch_rows
+    sentences = F.cross_entropy(_wide(sentence_logits), labels, reduction="sum") / batch_rows
     return Losses(words + sentences, words, sentences)
 
 

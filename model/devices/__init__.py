@@ -2,6 +2,9 @@
 
 A step's random numbers (dropout) come from `seed_step(seed, step)`, a pure function, so that no generator's state has
 to be saved or restored for an exact resume.
+
+A device that computes beside the host (`steps_ahead`) is not waited for at every step: what a step found stays there, and
+whether its update counts is decided there too.
 """
 
 from contextlib import AbstractContextManager
@@ -20,6 +23,8 @@ class Device(Protocol):
     torch_device: torch.device
     unpadded: bool
     """batches for pretraining come without padding (model/unpadded.py)"""
+    steps_ahead: int
+    """steps of pretraining that are handed to it before the results of the first of them are read; 0: each is read at once"""
 
     @property
     def name(self) -> str:
@@ -36,6 +41,14 @@ class Device(Protocol):
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor on this device."""
+        ...
+
+    def scalar(self, value: float) -> float | torch.Tensor:
+        """A number that changes from step to step, in the form that this device computes with."""
+        ...
+
+    def begin(self) -> None:
+        """Begin with what was asked so far, where it is only collected until then; a step or a part of a batch ends here."""
         ...
 
     def wait(self) -> None:

@@ -21,6 +21,7 @@ class Cpu:
     kind = "cpu"
     torch_device = torch.device("cpu")
     unpadded = True
+    steps_ahead = 0
 
     def __init__(self) -> None:
         _keep_freed_memory()
@@ -46,6 +47,13 @@ class Cpu:
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""
         return tensor
+
+    def scalar(self, value: float) -> float:
+        """The number itself."""
+        return value
+
+    def begin(self) -> None:
+        """It has begun already."""
 
     def wait(self) -> None:
         """Nothing runs behind one's back here."""
