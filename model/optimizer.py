@@ -97,7 +97,7 @@ class Optimizer(ABC):
         self.weight_decay = weight_decay
         self.bias_correction = bias_correction
         self._updates: int | Tensor = 0
-        """a tensor once a step was made that the device may have left out"""
+        """float64 [1] once a step was made that the device may have left out"""
         self.first = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.second = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
 
@@ -114,13 +114,13 @@ class Optimizer(ABC):
         count, and nobody waits to know. The results are those, to the last bit, of asking first.
         """
         if finite is not None and not isinstance(self._updates, Tensor):
-            self._updates = torch.tensor(float(self._updates), dtype=torch.float64).to(finite.device)
-        number = self._updates + 1
+            self._updates = torch.tensor([self._updates], dtype=torch.float64).to(finite.device)
+        number = self._updates[0] + 1 if isinstance(self._updates, Tensor) else self._updates + 1
         for decayed in (True, False):
             names = [n for n, p in self.parameters.items() if p.grad is not None and (p.ndim > 1) == decayed]
             if names:
                 self._update(self._group(names), Step(rate, number, decayed, finite))
-        self._updates = number if finite is None else torch.where(finite, number, self._updates)
+        self._updates = self._updates + 1 if finite is None else torch.where(finite, self._updates + 1, self._updates)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

@@ -117,6 +117,15 @@ class _Run:
         self.rows_at_once = own if tokens is None else min(own, max(1, tokens // self.config.sequence_length))
         self.parts = -(-own // self.rows_at_once)
         """a batch is computed in so many, in each replica"""
+        if self.rows_at_once % device.count:
+            raise TrainingError(
+                f"{self.rows_at_once} rows can't be split over {device.count} devices",
+                "Change batch_size, or micro_batch_tokens in settings.yaml, which says how many rows are computed at once.",
+            )
+        self.shapes: set[tuple[bool, int]] = set()
+        """of the batches so far: in training or not, padded length"""
+        self.compiled = 0, 0
+        """compilations of the device so far, and how many shapes there were then"""
         self.feed = Feed(
             self.train_shards,
             self.config.batch_size,
@@ -141,7 +150,7 @@ class _Run:
         self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
         self.step_seconds = self._rehearse()
         self.config = self._planned()
-        kept = self._begin()
+        kept = self._begin_on_device()
         first = replicas.first
         self.metrics = Lines(folder / "metrics.jsonl", keep=kept) if first else None
         self.timing = Lines(folder / "timing.jsonl") if first else None
@@ -273,6 +282,7 @@ class _Run:
             asked = self.ahead.pop(0)
             self.heartbeat.beat(self.config.first_step + self.state.step)
             self._settle(asked.rate, asked.found.read(), float(asked.norm))
+        self._watch_compilations()
 
     def _settle(self, rate: float, found: "_Found", norm: float) -> None:
         """What follows from a step's results: counters, guards, rows."""
@@ -330,7 +340,13 @@ class _Run:
             with self.device.autocast(config.precision):
                 words, pairs = batch.logits(self.model)
                 losses = pretraining_losses(
-                    words, batch.masked_ids, pairs, batch.labels, batch_words=words_total, batch_rows=pairs_total
+                    words,
+                    batch.masked_ids,
+                    pairs,
+                    batch.labels,
+                    masked_weights=batch.masked_weights,
+                    batch_words=words_total,
+                    batch_rows=pairs_total,
                 )
             losses.total.backward()
             found.add(losses, words, pairs, batch, words_total, pairs_total)
@@ -339,8 +355,27 @@ class _Run:
 
     def _made(self, rows: Shards) -> Batch | UnpaddedBatch:
         """The rows as the model takes them here, on the device."""
-        batch = unpadded_of(rows) if self.device.unpadded else batch_of(rows, self.config.sequence_length)
+        if self.device.unpadded:
+            return unpadded_of(rows).on(self.device)
+        length = self.config.sequence_length
+        if not self.device.fixed_shapes:
+            return batch_of(rows, length).on(self.device)
+        predictions = length - 1 if self.config.objective == "clm" else self.config.max_predictions_per_seq
+        batch = batch_of(rows, length, predictions=predictions, height=self.rows_at_once)
+        self.shapes.add((self.model.training, batch.input_ids.shape[1]))
         return batch.on(self.device)
+
+    def _watch_compilations(self) -> None:
+        """Warn where the device compiled although no shape was new."""
+        compilations, (before, shapes) = self.device.compilations(), self.compiled
+        if compilations is None:
+            return
+        self.compiled = compilations, len(self.shapes)
+        if compilations > before and len(self.shapes) == shapes:
+            what = f"compiled {compilations - before} programs up to step {self.state.step} although no length was new"
+            self._say(f"{self.device.name} {what}: each costs minutes; something changes from step to step")
+            if self.timing is not None:
+                self.timing.append({"step": self.state.step, "warning": what})
 
     def _look_for_a_spike(self, loss: float) -> None:
         state = self.state
@@ -377,7 +412,7 @@ class _Run:
         self.good, self.last_bad = None, state.step
         self.ahead.clear()
         self.state = State()
-        kept = self._begin()
+        kept = self._begin_on_device()
         self.state.passed_over = passed_over
         if self.metrics is not None:
             self.metrics.cut(kept)
@@ -417,10 +452,11 @@ class _Run:
             self._keep_best()
         return True
 
-    @torch.inference_mode()
+    @torch.no_grad()  # XLA can't take views in inference mode
     def _scores(self) -> dict[str, float | None] | None:
         self.model.eval()
         found = _Found(self.device)
+        self.device.begin()  # so that it adds to the same kind of thing in every part
         replicas = self.replicas
         parts = list(_parts(self._held_out_rows(), self.rows_at_once))
         for turn in range(0, len(parts), replicas.count):
@@ -433,8 +469,17 @@ class _Run:
             batch = self._made(rows)
             with self.device.autocast(self.config.precision):
                 words, sentences = batch.logits(self.model)
-                losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-            found.add(losses, words, sentences, batch, len(batch.masked_ids), len(rows))
+                totals = [self.device.scalar(count) for count in (len(rows.masked_ids), len(rows))]
+                losses = pretraining_losses(
+                    words,
+                    batch.masked_ids,
+                    sentences,
+                    batch.labels,
+                    masked_weights=batch.masked_weights,
+                    batch_words=totals[0],
+                    batch_rows=totals[1],
+                )
+            found.add(losses, words, sentences, batch, *totals)
             found.count(rows, batch)
             self.device.begin()
         found = found.of_all(replicas).read()
@@ -449,6 +494,14 @@ class _Run:
         return np.arange(min(len(self.held_out_shards), self.config.evaluate_sequences))
 
     # ── where a run begins ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_on_device(self) -> int:
+        """`_begin`, and weights and moments are numbers on the device, not expressions of how they were drawn: the first
+        step is the same program as the others."""
+        kept = self._begin()
+        self.device.begin()
+        self.compiled = self.device.compilations() or 0, 0
+        return kept
 
     def _begin(self) -> int:
         """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before or of an imported
@@ -596,12 +649,13 @@ class _Run:
     def _rehearse(self) -> float:
         """About how many seconds a step takes: a part of a batch, forward and backward, which change nothing."""
         took = []
+        self.device.begin()  # what was asked for so far is no part of it
         for _ in range(1 + REHEARSED):
             began = time.monotonic()
             self._gradients(0, self.config.first_step, rehearsal=True)
             self.device.wait()
             took.append(time.monotonic() - began)
-        self.optimizer.zero_grad()
+            self.optimizer.zero_grad()
         return min(took[1:]) * self.parts
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
@@ -650,6 +704,9 @@ class _Run:
             if peak is not None:
                 row["mfu"] = short(self.measured_flops / passed / (peak * self.replicas.count))
         row["memory_bytes"] = self.device.peak_memory_bytes()
+        compilations = self.device.compilations()
+        if compilations is not None:
+            row["compilations"] = compilations
         self.timing.append(row)
         self.measured, self.measured_tokens, self.measured_flops = clock, 0, 0
 
@@ -739,8 +796,10 @@ class _Found:
         pairs_total: float | Tensor,
     ) -> None:
         """Add a batch's sums: its losses, which are sums divided by these totals, and what is right in its logits."""
-        right = (words.detach().argmax(1) == batch.masked_ids).sum()
-        sums = [right, losses.masked_words.detach().double() * words_total]
+        right = words.detach().argmax(1) == batch.masked_ids
+        if batch.masked_weights is not None:
+            right &= batch.masked_weights > 0
+        sums = [right.sum(), losses.masked_words.detach().double() * words_total]
         if losses.next_sentence is not None and pairs is not None and batch.labels is not None:
             sums.append((pairs.detach().argmax(1) == batch.labels).sum())
             sums.append(losses.next_sentence.detach().double() * pairs_total)

@@ -21,6 +21,8 @@ class Cpu:
     kind = "cpu"
     torch_device = torch.device("cpu")
     unpadded = True
+    fixed_shapes = False
+    count = 1
     steps_ahead = 0
 
     def __init__(self) -> None:
@@ -57,6 +59,9 @@ class Cpu:
 
     def wait(self) -> None:
         """Nothing runs behind one's back here."""
+
+    def compilations(self) -> None:
+        """Nothing is compiled for a shape."""
 
     def peak_memory_bytes(self) -> int:
         """Largest resident size of this process so far."""

@@ -14,6 +14,8 @@ class Cuda:
     kind = "cuda"
     unpadded = False
     """model/attention.py could (nested tensors, flash attention), but nobody has run that on a card yet"""
+    fixed_shapes = False
+    count = 1
     steps_ahead = 8
 
     def __init__(self, number: int = 0) -> None:
@@ -51,6 +53,9 @@ class Cuda:
     def wait(self) -> None:
         """Return when the card has done all that it was asked to."""
         torch.cuda.synchronize(self.torch_device)
+
+    def compilations(self) -> None:
+        """Nothing is compiled for a shape."""
 
     def peak_memory_bytes(self) -> int:
         """Most memory that torch reserved on the card so far."""
