@@ -88,6 +88,8 @@ class TrainingSettings(Frozen):
     def _ranks_can_be_started(self) -> "TrainingSettings":
         if self.device == "xla" and self.ranks > 1:
             raise ValueError("one process drives all XLA devices of a host: with device: xla leave ranks at 1")
+        if self.device == "xla" and self.activation_checkpointing:
+            raise ValueError("activation_checkpointing is not available with device: xla; lower micro_batch_tokens")
         if self.launcher and self.ranks > 1 and "{ranks}" not in self.launcher:
             raise ValueError(f"ranks: {self.ranks} does not reach a launcher without {{ranks}}")
         return self

@@ -62,7 +62,11 @@ def prepared(folder: Path, shards: Path, device: str, dropout: float = 0.0, **tr
     """24 steps, of which the sixth is the first with the longer rows; 10 rows held out, a batch and a part of one."""
     config = config_of(
         architecture=ARCHITECTURE.model_copy(update={"dropout": dropout}).plain(),
-        **{"learning_rate": 1e-3, "steps": 24, "schedule_steps": 24, "log_every": 4, "bias_correction": True},
+        learning_rate=1e-3,
+        steps=24,
+        schedule_steps=24,
+        log_every=4,
+        bias_correction=True,
     )
     return job(folder, shards, config, **{"device": device, **training})
 
