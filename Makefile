@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
+XLA := .venv-xla
 
-.PHONY: demo test test-demo lint ui bench env dev browser clean
+.PHONY: demo test test-demo test-xla xla-env lint ui bench env dev browser clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -19,7 +20,15 @@ $(VENV)/.dev: $(LOCKS) $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock -r requirements-dev.lock
 	@touch $@
 
+## xla-env ─ an environment for TPUs beside the other: torch-xla works beside torch 2.9 only (docs/devices.md)
+$(XLA)/.runtime: requirements-xla.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
+	@test -x $(XLA)/bin/python || $(PYTHON) -m venv $(XLA)
+	$(XLA)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-xla.lock
+	$(XLA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
 env: $(VENV)/.runtime
+xla-env: $(XLA)/.runtime
 dev: $(VENV)/.dev
 
 ## demo ─ recipe `demo` on real text, then its report and what to do next
@@ -43,6 +52,11 @@ test: $(VENV)/.dev
 test-demo: $(VENV)/.dev
 	$(BIN)/python -m pytest -m demo tests/test_demo.py
 
+## test-xla ─ steps through torch-xla on the CPU, against torch's (some minutes, most of them compiling)
+test-xla: $(XLA)/.runtime
+	$(XLA)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock pytest
+	$(XLA)/bin/python -m pytest -m xla --durations 10 tests/model/test_xla.py
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,4 +70,4 @@ browser:
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
 
 clean:
-	rm -rf $(VENV) .bert build *.egg-info
+	rm -rf $(VENV) $(XLA) .bert build *.egg-info

@@ -26,6 +26,8 @@ from pipeline.streams import drawn, stable_hash
 LENGTHS = 4
 """Batches are padded to a multiple of a quarter of the sequence length: few shapes to compile, little padding."""
 PAD = 0
+IGNORED = -100
+"""the label that torch's cross entropy passes over"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Batch:
     masked_ids: Tensor
     """int64 [M], the ids before masking; 0 for fillers"""
     labels: Tensor | None
-    """int64 [B], 0 next and 1 random; None without a sentence task"""
+    """int64 [B], 0 next and 1 random, IGNORED for filled-up rows; None without a sentence task"""
     tokens: int
     """tokens that are not padding"""
     masked_weights: Tensor | None = None
@@ -135,13 +137,20 @@ def padded_length(longest: int, sequence_length: int, shapes: int = LENGTHS) -> 
     return min(sequence_length, -(-longest // step) * step)
 
 
-def batch_of(rows: Shards, sequence_length: int, padded: int | None = None, predictions: int | None = None) -> Batch:
+def batch_of(
+    rows: Shards,
+    sequence_length: int,
+    padded: int | None = None,
+    predictions: int | None = None,
+    height: int | None = None,
+) -> Batch:
     """Rows, padded to `padded`, or else to the shortest of the lengths ¼, ½, ¾ and 1 × sequence_length that holds them.
 
     With `predictions` every shape follows from the number of rows, `padded` and `predictions` alone, as a compiler for
     static shapes needs it: each row has so many masked words, M = B · predictions, the fillers of which point to [CLS],
     have id 0 and weight 0. The mean of the losses of the masked words, Σ weight · loss / Σ weight, is then that of the
-    batch without fillers.
+    batch without fillers. With `height` as well there are B = `height` rows, the last of them fillers: a [PAD] that attends to
+    itself, with no masked words and label IGNORED.
 
     Raises:
         DataError: a row is longer than `padded` or has more masked words than `predictions`.
@@ -152,23 +161,29 @@ def batch_of(rows: Shards, sequence_length: int, padded: int | None = None, pred
     if longest > padded or (predictions is not None and most > predictions):
         of = f"{longest} tokens, more than {padded}" if longest > padded else f"{most} masks, more than {predictions}"
         raise DataError(f"a row has {of}", "Build the shards again for the length and the predictions of this recipe.")
+    height = len(rows) if height is None else height
+    fillers = height - len(rows)
     columns = np.arange(padded)[None, :]  # [1, S]
-    real = columns < lengths[:, None]  # [B, S]
-    input_ids = np.full((len(rows), padded), PAD, np.int64)
+    real = columns < np.pad(lengths, (0, fillers))[:, None]  # [B, S]
+    input_ids = np.full((height, padded), PAD, np.int64)
     input_ids[real] = rows.input_ids
+    real[len(rows) :, 0] = True  # what looks at nothing has no mean of what it sees
     types = np.zeros_like(input_ids)
     if rows.token_type_start is not None:
-        types = (real & (columns >= rows.token_type_start[:, None])).astype(np.int64)
+        types = (real & (columns >= np.pad(rows.token_type_start, (0, fillers), constant_values=1)[:, None])).astype(
+            np.int64
+        )
     width = (most if predictions is None else predictions) + 1
     where = np.repeat(np.arange(len(rows)) * width + 1, counts) + places(counts)
-    positions = np.zeros((len(rows), width), np.int64)
+    positions = np.zeros((height, width), np.int64)
     positions.ravel()[where] = rows.masked_positions
     masked_ids, weights = rows.masked_ids.astype(np.int64), None
     if predictions is not None:
-        of_all = np.zeros((2, len(rows), width), np.int64)
+        of_all = np.zeros((2, height, width), np.int64)
         of_all[0].ravel()[where], of_all[1].ravel()[where] = masked_ids, 1
         masked_ids, weights = of_all[0, :, 1:].ravel(), torch.from_numpy(of_all[1, :, 1:].ravel().astype(np.float32))
-        where = np.arange(len(rows) * width).reshape(-1, width)[:, 1:].ravel()
+        where = np.arange(height * width).reshape(-1, width)[:, 1:].ravel()
+    labels = None if rows.label is None else np.pad(rows.label.astype(np.int64), (0, fillers), constant_values=IGNORED)
     return Batch(
         input_ids=torch.from_numpy(input_ids),
         token_type_ids=torch.from_numpy(types),
@@ -176,7 +191,7 @@ def batch_of(rows: Shards, sequence_length: int, padded: int | None = None, pred
         positions=torch.from_numpy(positions),
         masked_places=torch.from_numpy(where),
         masked_ids=torch.from_numpy(masked_ids),
-        labels=None if rows.label is None else torch.from_numpy(rows.label.astype(np.int64)),
+        labels=None if labels is None else torch.from_numpy(labels),
         tokens=int(lengths.sum()),
         masked_weights=weights,
     )

@@ -268,19 +268,29 @@ def pretraining_losses(
     sentence_logits: Tensor | None,
     labels: Tensor | None,
     *,
-    batch_words: int | None = None,
-    batch_rows: int | None = None,
+    masked_weights: Tensor | None = None,
+    batch_words: float | Tensor | None = None,
+    batch_rows: float | Tensor | None = None,
 ) -> Losses:
     """The loss of google-research/bert run_pretraining.py: mean over masked words plus mean over sentence pairs.
 
-    float [M, V'], int64 [M], float [B, 2] or None, int64 [B] or None. Of a part of a batch, `batch_words` and
+    float [M, V'], int64 [M], float [B, 2] or None, int64 [B] or None; of a batch with fillers also float [M], 0 for these, and
+    label −100 for filled-up rows. Of a part of a batch, `batch_words` and
     `batch_rows` say how many masked words and rows the whole batch has: then losses and gradients of the parts, wherever
     they are computed, add up to those of the batch.
     """
-    words = _CrossEntropy.apply(_wide(word_logits), masked_ids, batch_words or len(masked_ids))
+    if masked_weights is None:
+        words = _CrossEntropy.apply(
+            _wide(word_logits), masked_ids, len(masked_ids) if batch_words is None else batch_words
+        )
+    else:
+        each = F.cross_entropy(_wide(word_logits), masked_ids, reduction="none")
+        words = (each * masked_weights).sum() / (masked_weights.sum() if batch_words is None else batch_words)
     if sentence_logits is None or labels is None:
         return Losses(words, words, None)
-    sentences = F.cross_entropy(_wide(sentence_logits), labels, reduction="sum") / (batch_rows or len(labels))
+    if batch_rows is None:
+        batch_rows = len(labels) if masked_weights is None else (labels >= 0).sum()
+    sentences = F.cross_entropy(_wide(sentence_logits), labels, reduction="sum") / batch_rows
     return Losses(words + sentences, words, sentences)
 
 

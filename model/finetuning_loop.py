@@ -145,7 +145,7 @@ class _Process:
                     f"the {part} part of task {job.config.task} has no examples, or some without a label",
                     f"Materialize task_data_{job.config.task} again.",
                 )
-        self.device: Device = open_device(job.training.device, job.training.threads)
+        self.device: Device = _device(job.training)
         networks = (PRETRAINED, UNTRAINED) if UNTRAINED in job.config.baselines else (PRETRAINED,)
         seeds = range(job.config.seed, job.config.seed + job.config.seeds)
         self.runs = [Run(network, seed) for network in networks for seed in seeds]
@@ -540,6 +540,14 @@ class _Training:
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _device(training: TrainingSettings) -> Device:
+    """Where this trains: on the CPU of a host whose `device` is xla, since its batches have many shapes."""
+    kind = "cpu" if training.device == "xla" else training.device
+    if kind != training.device:
+        print("fine-tuning runs on the CPU: for XLA its batches have too many shapes", file=sys.stderr, flush=True)
+    return open_device(kind, training.threads)
 
 
 def load_encoder(model: Classifier, pretrained: Path) -> None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from model.optimizer import Group, Optimizer
+from model.optimizer import Group, Optimizer, Step, made_if, move
 
 
 class Lamb(Optimizer):
@@ -13,16 +13,14 @@ class Lamb(Optimizer):
     global norm of 1 before: here `clip_gradients` with max_gradient_norm 1 does.
     """
 
-    def _update(self, group: Group, rate: float, decayed: bool) -> None:
-        first_correction = 1 - self.beta1**self.updates if self.bias_correction else 1.0
-        second_correction = 1 - self.beta2**self.updates if self.bias_correction else 1.0
+    def _update(self, group: Group, step: Step) -> None:
         # One after the other: updates of all parameters at once would take the memory of another model.
         for parameter, gradient, first, second in zip(*group, strict=True):
-            first.lerp_(gradient, 1 - self.beta1)
-            second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
-            update = (first / first_correction).div_((second / second_correction).sqrt_().add_(self.epsilon))
-            if decayed:
-                update.add_(parameter, alpha=self.weight_decay)
-                ours, its = torch.linalg.vector_norm(parameter), torch.linalg.vector_norm(update)
-                update.mul_(torch.where((ours > 0) & (its > 0), ours / its, 1.0))  # on the device: nothing waits
-            parameter.add_(update, alpha=-rate)
+            with made_if(step.finite, parameter, first, second):
+                update = self._direction(gradient, first, second, step.number)
+                if step.decayed:
+                    update.add_(parameter, alpha=self.weight_decay)
+                    ours, its = torch.linalg.vector_norm(parameter), torch.linalg.vector_norm(update)
+                    # on the device: nothing waits
+                    update.mul_(torch.where((ours > 0) & (its > 0), ours / its, 1.0))
+                move(parameter, update, step.rate)

@@ -4,6 +4,11 @@ Everything that decides a step is a pure function of the configuration and the s
 its learning rate, its dropout. A checkpoint holds the rest: weights, both moments, the sums since the last row of
 metrics.jsonl and that file's size, to which a resumed run cuts it back. So a run that is killed and resumed gives the
 bytes of one that never was, on the same kind of device with the same number of threads.
+
+A step has two halves. `_step` asks the device for it; `_settle` is what the host makes of its results: the counters, the
+guards, the rows. Between the two a device may be some steps ahead (`Device.steps_ahead`); results are read in order, and
+all of them before a row of metrics.jsonl, an evaluation, a checkpoint and the end, so that nothing that a run leaves
+depends on how far ahead the device was.
 """
 
 import copy
@@ -14,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +47,7 @@ from model.flops import peak_flops, training_flops
 from model.heartbeat import Heartbeat
 from model.lamb import Lamb
 from model.lines import Lines, short
-from model.optimizer import AdamW, Optimizer, clip_gradients
+from model.optimizer import AdamW, Optimizer, clip_gradients, clip_gradients_ahead
 from model.order import mix
 from model.pretraining_job import STABLE, Job, State, Window, mean, rows_at_once
 from model.replicas import Replicas
@@ -119,6 +124,15 @@ class _Run:
         self.rows_at_once = rows_at_once(own, self.config.sequence_length, job.training.micro_batch_tokens)
         self.parts = -(-own // self.rows_at_once)
         """a batch is computed in so many, in each replica"""
+        if self.rows_at_once % device.count:
+            raise TrainingError(
+                f"{self.rows_at_once} rows can't be split over {device.count} devices",
+                "Change batch_size, or micro_batch_tokens in settings.yaml, which says how many rows are computed at once.",
+            )
+        self.shapes: set[tuple[bool, int]] = set()
+        """of the batches so far: in training or not, padded length"""
+        self.compiled = 0, 0
+        """compilations of the device so far, and how many shapes there were then"""
         self.feed = Feed(
             self.train_shards,
             self.config.batch_size,
@@ -128,6 +142,9 @@ class _Run:
             place=Place(replicas.rank, replicas.count, self.parts),
         )
         self.state = State()
+        """after the last step that is settled"""
+        self.ahead: list[_Asked] = []
+        """the steps behind it, in order, that the device was asked for"""
         self.good: tuple[State, int] | None = None
         """After steps without a finite gradient: the state before the first of them, and the size of metrics.jsonl then.
         They changed no weight, so that this is what a checkpoint holds meanwhile."""
@@ -140,7 +157,7 @@ class _Run:
         self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
         self.step_seconds = self._rehearse()
         self.config = self._planned()
-        kept = self._begin()
+        kept = self._begin_on_device()
         first = replicas.first
         self.metrics = Lines(folder / "metrics.jsonl", keep=kept) if first else None
         self.timing = Lines(folder / "timing.jsonl") if first else None
@@ -168,6 +185,7 @@ class _Run:
         """Train; True when the run is finished, False when it was asked to stop and has saved."""
         try:
             self._train()
+            self._settle_all()
             self._save()
             self.saver.wait()
             self._time(now=True)
@@ -186,20 +204,21 @@ class _Run:
         saved = time.monotonic()
         self.measured, self.measured_tokens, self.measured_flops = saved, 0, 0
         while True:
-            state = self.state
-            due = state.step == config.steps or state.step % config.evaluate_every == 0
-            if due and state.step > state.evaluated and not self._evaluate():
+            asked_for = self._asked_for
+            due = asked_for == config.steps or asked_for % config.evaluate_every == 0
+            if due and asked_for > self.state.evaluated and not self._evaluate():
                 return  # asked to stop: the evaluation begins anew after the resume
-            if state.step == config.stable_step and self.replicas.first:
+            if asked_for == config.stable_step and self.replicas.first:
                 checkpoint.write_verified(self.folder / STABLE, self._weights)
-            if state.step == config.steps:
+            if asked_for == config.steps:
                 return
             late = time.monotonic() - saved >= training.checkpoint_seconds
-            counted = bool(training.checkpoint_steps) and state.step % (training.checkpoint_steps or 1) == 0
+            counted = bool(training.checkpoint_steps) and asked_for % (training.checkpoint_steps or 1) == 0
             asked, save = self.replicas.sums([self.stop.asked, self.replicas.first and (late or counted)])
             if asked:
                 return
             if save:
+                self._settle_all()
                 self._save()
                 saved = time.monotonic()
             self.saver.check()
@@ -209,10 +228,16 @@ class _Run:
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def _asked_for(self) -> int:
+        """Steps that the device was asked for."""
+        return self.state.step + len(self.ahead)
+
     def _step(self) -> bool:
-        """Make one step; False: asked to stop between the parts of its batch, and nothing has changed."""
-        config, state = self.config, self.state
-        number = config.first_step + state.step
+        """Ask the device for a step, and settle those that must be; False: asked to stop between the parts of its batch,
+        and nothing has changed."""
+        config, step = self.config, self._asked_for
+        number = config.first_step + step
         self.heartbeat.beat(number)
         rate = learning_rate(
             number,
@@ -224,16 +249,55 @@ class _Run:
         )
         if rate <= 0:
             raise TrainingError(f"the learning rate of step {number} is {rate:g}", "Give the schedule more steps.")
-        size = self.metrics.size if self.metrics is not None else 0
-        self._tell_of_batches_passed_over()
-        found = self._gradients(self._batch(state.step), number)
+        found = self._gradients(guard.batch_number(step, self.state.passed_over), number)
         if found is None:
             self.optimizer.zero_grad()
             return False
         self.replicas.sum_gradients(self.model.parameters())
-        norm = clip_gradients(self.model.parameters(), config.max_gradient_norm)
-        if math.isfinite(norm) and math.isfinite(found.loss):
+        self.ahead.append(_Asked(rate, found, self._update(found, rate)))
+        self.optimizer.zero_grad()
+        self.device.begin()
+        if len(self.ahead) > self.device.steps_ahead or self._results_are_due():
+            self._settle_all()
+        return True
+
+    def _update(self, found: "_Found", rate: float) -> Tensor:
+        """Clip and apply the gradients, unless they or the loss are not finite; returns the gradient norm, float64 scalar.
+
+        Where the device is ahead, it decides that itself, from the same numbers.
+        """
+        config, parameters = self.config, self.model.parameters()
+        if self.device.steps_ahead:
+            norm = clip_gradients_ahead(parameters, config.max_gradient_norm)
+            finite = norm.isfinite() & found.loss_on(self.device).isfinite()
+            self.optimizer.step(self.device.scalar(rate), finite)
+            return norm
+        known = clip_gradients(parameters, config.max_gradient_norm)
+        if math.isfinite(known) and math.isfinite(found.read().loss):
             self.optimizer.step(rate)
+        return torch.tensor(known, dtype=torch.float64)
+
+    def _results_are_due(self) -> bool:
+        """Whether what comes after the last step that was asked for needs the results of all of them."""
+        config, step = self.config, self._asked_for
+        every = (config.log_every, config.evaluate_every, self.job.training.checkpoint_steps)
+        return step in (config.steps, config.stable_step) or any(n is not None and step % n == 0 for n in every)
+
+    def _settle_all(self) -> None:
+        """Read the results of the steps that the device was asked for, and settle them in order."""
+        while self.ahead:
+            asked = self.ahead.pop(0)
+            self.heartbeat.beat(self.config.first_step + self.state.step)
+            self._settle(asked.rate, asked.found.read(), float(asked.norm))
+        self._watch_compilations()
+
+    def _settle(self, rate: float, found: "_Found", norm: float) -> None:
+        """What follows from a step's results: counters, guards, rows."""
+        config, state = self.config, self.state
+        size = self.metrics.size if self.metrics is not None else 0
+        self._tell_of_batches_passed_over()
+        if math.isfinite(norm) and math.isfinite(found.loss):
+            state.updates += 1
             self.good, state.skipped_in_a_row = None, 0
             if state.step > self.last_bad:
                 self.rolled_back = 0
@@ -244,21 +308,18 @@ class _Run:
                 self.good = copy.deepcopy(state), size
             state.skipped += 1
             state.skipped_in_a_row += 1
-        self.optimizer.zero_grad()
         state.step += 1
-        state.updates = self.optimizer.updates
         self.measured_tokens += found.tokens
         self.measured_flops += found.flops
         if state.skipped_in_a_row > guard.SKIPPED_IN_A_ROW:
             self._roll_back(norm, found.loss)
-            return True
+            return
         if state.step % config.log_every == 0 or state.step == config.steps:
             means = {name: short(value) for name, value in state.window.means().items()} if state.window.steps else {}
             row = {"step": state.step, **means, "learning_rate": short(rate), "skipped_steps": state.skipped}
             self._record(row)
             state.window = Window()
             progress.report(state.step, config.steps, "steps", **{k: v for k, v in means.items() if v is not None})
-        return True
 
     def _gradients(self, batch_number: int, number: int, rehearsal: bool = False) -> "_Found | None":
         """Gradients of this replica's share of a batch, a part at a time, and what all replicas found; None: asked to stop.
@@ -270,43 +331,68 @@ class _Run:
         config = self.config
         rows = [self.feed.rows(batch_number, part) for part in range(1 if rehearsal else self.parts)]
         totals = [sum(len(some.masked_ids) for some in rows), sum(map(len, rows))]
-        words_total, pairs_total = totals if rehearsal else map(int, self.replicas.sums(totals))
+        words_total, pairs_total = map(self.device.scalar, totals if rehearsal else self.replicas.sums(totals))
         self.model.train()
-        found = _Found()
+        found = _Found(self.device)
         for part, some in enumerate(rows):
             if part and any(self.replicas.sums([self.stop.asked])):
                 return None
             if not len(some):
                 continue  # another replica has one more
+            if part:
+                self.device.begin()
             batch = self._made(some)
             unlike = self.replicas.rank or part
             self.device.seed_step(mix(config.seed, self.replicas.rank, part) if unlike else config.seed, number)
             with self.device.autocast(config.precision):
                 words, pairs = batch.logits(self.model)
                 losses = pretraining_losses(
-                    words, batch.masked_ids, pairs, batch.labels, batch_words=words_total, batch_rows=pairs_total
+                    words,
+                    batch.masked_ids,
+                    pairs,
+                    batch.labels,
+                    masked_weights=batch.masked_weights,
+                    batch_words=words_total,
+                    batch_rows=pairs_total,
                 )
             losses.total.backward()
             found.add(losses, words, pairs, batch, words_total, pairs_total)
-            found.flops += training_flops(config.architecture, self.job.vocabulary_size, some)
+            found.count(some, batch, training_flops(config.architecture, self.job.vocabulary_size, some))
         return found if rehearsal else found.of_all(self.replicas)
 
     def _made(self, rows: Shards) -> Batch | UnpaddedBatch:
         """The rows as the model takes them here, on the device."""
-        batch = unpadded_of(rows) if self.device.unpadded else batch_of(rows, self.config.sequence_length)
+        if self.device.unpadded:
+            return unpadded_of(rows).on(self.device)
+        length = self.config.sequence_length
+        if not self.device.fixed_shapes:
+            return batch_of(rows, length).on(self.device)
+        predictions = length - 1 if self.config.objective == "clm" else self.config.max_predictions_per_seq
+        batch = batch_of(rows, length, predictions=predictions, height=self.rows_at_once)
+        self.shapes.add((self.model.training, batch.input_ids.shape[1]))
         return batch.on(self.device)
+
+    def _watch_compilations(self) -> None:
+        """Warn where the device compiled although no shape was new."""
+        compilations, (before, shapes) = self.device.compilations(), self.compiled
+        if compilations is None:
+            return
+        self.compiled = compilations, len(self.shapes)
+        if compilations > before and len(self.shapes) == shapes:
+            what = f"compiled {compilations - before} programs up to step {self.state.step} although no length was new"
+            self._say(f"{self.device.name} {what}: each costs minutes; something changes from step to step")
+            if self.timing is not None:
+                self.timing.append({"step": self.state.step, "warning": what})
 
     def _look_for_a_spike(self, loss: float) -> None:
         state = self.state
         if guard.is_spike(loss, state.recent):
-            self._record({"step": state.step + 1, "spike": short(loss), "batch": self._batch(state.step)})
+            batch = guard.batch_number(state.step, state.passed_over)
+            self._record({"step": state.step + 1, "spike": short(loss), "batch": batch})
         state.recent = [*state.recent, loss][-guard.SPIKE_WINDOW :]
 
-    def _batch(self, step: int) -> int:
-        return guard.batch_number(step, self.state.passed_over)
-
     def _tell_of_batches_passed_over(self) -> None:
-        """A row where the next step takes another batch than the next one: it follows from the state alone, so that it
+        """A row where this step takes another batch than the next one: it follows from the state alone, so that it
         stands in the same place wherever the run went back to."""
         passed = guard.just_passed(self.state.step, self.state.passed_over)
         if passed is None:
@@ -331,8 +417,9 @@ class _Run:
             )
         passed_over = guard.pass_over(first_bad, state.step - 1, state.passed_over)
         self.good, self.last_bad = None, state.step
+        self.ahead.clear()
         self.state = State()
-        kept = self._begin()
+        kept = self._begin_on_device()
         self.state.passed_over = passed_over
         if self.metrics is not None:
             self.metrics.cut(kept)
@@ -372,10 +459,11 @@ class _Run:
             self._keep_best()
         return True
 
-    @torch.inference_mode()
+    @torch.no_grad()  # XLA can't take views in inference mode
     def _scores(self) -> dict[str, float | None] | None:
         self.model.eval()
-        found = _Found()
+        found = _Found(self.device)
+        self.device.begin()  # so that it adds to the same kind of thing in every part
         replicas = self.replicas
         parts = list(_parts(self._held_out_rows(), self.rows_at_once))
         for turn in range(0, len(parts), replicas.count):
@@ -388,9 +476,20 @@ class _Run:
             batch = self._made(rows)
             with self.device.autocast(self.config.precision):
                 words, sentences = batch.logits(self.model)
-                losses = pretraining_losses(words, batch.masked_ids, sentences, batch.labels)
-            found.add(losses, words, sentences, batch, len(batch.masked_ids), len(rows))
-        found = found.of_all(replicas)
+                totals = [self.device.scalar(count) for count in (len(rows.masked_ids), len(rows))]
+                losses = pretraining_losses(
+                    words,
+                    batch.masked_ids,
+                    sentences,
+                    batch.labels,
+                    masked_weights=batch.masked_weights,
+                    batch_words=totals[0],
+                    batch_rows=totals[1],
+                )
+            found.add(losses, words, sentences, batch, *totals)
+            found.count(rows, batch)
+            self.device.begin()
+        found = found.of_all(replicas).read()
         return {
             "mlm_loss": short(mean(found.words_loss, found.words)),
             "mlm_accuracy": short(mean(found.words_right, found.words)),
@@ -402,6 +501,14 @@ class _Run:
         return np.arange(min(len(self.held_out_shards), self.config.evaluate_sequences))
 
     # ── where a run begins ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_on_device(self) -> int:
+        """`_begin`, and weights and moments are numbers on the device, not expressions of how they were drawn: the first
+        step is the same program as the others."""
+        kept = self._begin()
+        self.device.begin()
+        self.compiled = self.device.compilations() or 0, 0
+        return kept
 
     def _begin(self) -> int:
         """Set weights, optimizer and state: the newest checkpoint's, else those of the phase before or of an imported
@@ -549,12 +656,13 @@ class _Run:
     def _rehearse(self) -> float:
         """About how many seconds a step takes: a part of a batch, forward and backward, which change nothing."""
         took = []
+        self.device.begin()  # what was asked for so far is no part of it
         for _ in range(1 + REHEARSED):
             began = time.monotonic()
             self._gradients(0, self.config.first_step, rehearsal=True)
             self.device.wait()
             took.append(time.monotonic() - began)
-        self.optimizer.zero_grad()
+            self.optimizer.zero_grad()
         return min(took[1:]) * self.parts
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
@@ -603,6 +711,9 @@ class _Run:
             if peak is not None:
                 row["mfu"] = short(self.measured_flops / passed / (peak * self.replicas.count))
         row["memory_bytes"] = self.device.peak_memory_bytes()
+        compilations = self.device.compilations()
+        if compilations is not None:
+            row["compilations"] = compilations
         self.timing.append(row)
         self.measured, self.measured_tokens, self.measured_flops = clock, 0, 0
 
@@ -670,12 +781,17 @@ class _Run:
 
 
 class _Found:
-    """What forward passes found: counts and sums, which add up over parts and replicas."""
+    """What forward passes found, over parts and replicas: counts that the host knows, and sums that are on the device.
 
-    def __init__(self) -> None:
-        self.words = self.words_right = self.words_loss = 0.0
-        self.sentences = self.sentences_right = self.sentences_loss = 0.0
-        self.tokens = self.places = self.flops = 0.0
+    Only `read` waits for the device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.words = self.sentences = self.tokens = self.places = self.flops = 0.0
+        self.words_right = self.words_loss = self.sentences_right = self.sentences_loss = 0.0
+        """0 until they are read"""
+        self.sums = torch.zeros(4, dtype=torch.float64, device=device.torch_device)
+        """these four, in this order"""
 
     def add(
         self,
@@ -683,32 +799,59 @@ class _Found:
         words: Tensor,
         pairs: Tensor | None,
         batch: Batch | UnpaddedBatch,
-        words_total: int,
-        pairs_total: int,
+        words_total: float | Tensor,
+        pairs_total: float | Tensor,
     ) -> None:
-        """Count a batch: its losses, which are sums divided by these totals, its logits, and what is right."""
-        self.words += len(batch.masked_ids)
-        self.words_right += int((words.detach().argmax(1) == batch.masked_ids).sum())
-        self.words_loss += losses.masked_words.item() * words_total
+        """Add a batch's sums: its losses, which are sums divided by these totals, and what is right in its logits."""
+        right = words.detach().argmax(1) == batch.masked_ids
+        if batch.masked_weights is not None:
+            right &= batch.masked_weights > 0
+        sums = [right.sum(), losses.masked_words.detach().double() * words_total]
         if losses.next_sentence is not None and pairs is not None and batch.labels is not None:
-            self.sentences += len(batch.labels)
-            self.sentences_right += int((pairs.detach().argmax(1) == batch.labels).sum())
-            self.sentences_loss += losses.next_sentence.item() * pairs_total
+            sums.append((pairs.detach().argmax(1) == batch.labels).sum())
+            sums.append(losses.next_sentence.detach().double() * pairs_total)
+        self.sums[: len(sums)] += torch.stack([each.double() for each in sums])
+
+    def count(self, rows: Shards, batch: Batch | UnpaddedBatch, flops: float = 0.0) -> None:
+        """Count a batch, made of `rows`."""
+        self.words += len(rows.masked_ids)
+        if batch.labels is not None:
+            self.sentences += len(rows)
         self.tokens += batch.tokens
         self.places += batch.input_ids.numel()
+        self.flops += flops
 
     def of_all(self, replicas: Replicas) -> "_Found":
-        """The sum over all replicas."""
-        names = sorted(vars(self))
-        total = _Found()
-        for name, value in zip(names, replicas.sums([getattr(self, name) for name in names]), strict=True):
-            setattr(total, name, value)
-        return total
+        """Makes this the sum over all replicas."""
+        counts = [self.words, self.sentences, self.tokens, self.places, self.flops]
+        self.words, self.sentences, self.tokens, self.places, self.flops = replicas.sums(counts)
+        replicas.sum_on_device(self.sums)
+        return self
+
+    def read(self) -> "_Found":
+        """This, with the sums read."""
+        self.words_right, self.words_loss, self.sentences_right, self.sentences_loss = self.sums.tolist()
+        return self
+
+    def loss_on(self, device: Device) -> Tensor:
+        """`loss` as the device knows it: float64 scalar."""
+        words, sentences = (device.scalar(max(1.0, count)) for count in (self.words, self.sentences))
+        return self.sums[1] / words + self.sums[3] / sentences
 
     @property
     def loss(self) -> float:
         """Mean over masked words plus mean over pairs."""
         return (mean(self.words_loss, self.words) or 0.0) + (mean(self.sentences_loss, self.sentences) or 0.0)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A step that the device was asked for."""
+
+    rate: float
+    found: _Found
+    norm: Tensor
+    """of the whole batch's gradient, float64 scalar"""
 
 
 def _add(window: Window, found: _Found, norm: float) -> None:

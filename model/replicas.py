@@ -3,6 +3,9 @@
 Started by torchrun they find each other by the environment (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT); a
 process that was started alone is the only replica. What is decided (to stop, to skip a step) is decided by all from the same
 sums, so that no replica waits for one that has left.
+
+What hosts know (counts, decisions) goes from host to host, by gloo, whatever the devices are: no card is waited for. What
+devices hold (gradients, sums of losses) goes from device to device.
 """
 
 import os
@@ -29,7 +32,6 @@ class Replicas:
         """how many there are"""
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         """number of this process on its host"""
-        self._device = torch.device("cpu")
 
     @property
     def first(self) -> bool:
@@ -39,9 +41,8 @@ class Replicas:
     def join(self, device: torch.device, timeout_seconds: float) -> None:
         """Meet the others; every replica calls this once its device is open. `timeout_seconds`: how long one may wait for
         another before it ends with an error."""
-        self._device = device
         if self.count > 1:
-            backend = "nccl" if device.type == "cuda" else "gloo"
+            backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
 
     def leave(self) -> None:
@@ -65,20 +66,24 @@ class Replicas:
             _sum_together(waiting)
 
     def sums(self, values: Sequence[float]) -> list[float]:
-        """The sum of each of `values` over all replicas, in double precision."""
+        """The sum of each of `values`, which the hosts know, over all replicas, in double precision."""
         if self.count == 1:
             return list(values)
-        summed = torch.tensor(values, dtype=torch.float64, device=self._device)
-        dist.all_reduce(summed)
-        found: list[float] = summed.tolist()
+        found: list[float] = self.sum_on_device(torch.tensor(values, dtype=torch.float64)).tolist()
         return found
+
+    def sum_on_device(self, values: Tensor) -> Tensor:
+        """Make `values` the sum of all replicas' and return it, where it lies."""
+        if self.count > 1:
+            dist.all_reduce(values)
+        return values
 
     def told(self, value: Any) -> Any:
         """What the first replica says: a plain value, the same on all."""
         if self.count == 1:
             return value
         box = [value if self.first else None]
-        dist.broadcast_object_list(box, src=0, device=self._device)
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
 
 

@@ -41,6 +41,10 @@ class UnpaddedBatch:
     """int64 [B], 0 next and 1 random; None without a sentence task"""
 
     @property
+    def masked_weights(self) -> None:
+        """There are no fillers."""
+
+    @property
     def tokens(self) -> int:
         """T"""
         return self.input_ids.numel()

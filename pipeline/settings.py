@@ -60,7 +60,8 @@ def _checked_template(template: str) -> str:
 class TrainingSettings(Frozen):
     """How training processes run."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "xla"] = "auto"
+    """auto: cuda where there is one, else cpu; xla: TPUs by torch-xla, for pretraining (docs/devices.md)"""
     threads: Annotated[int, Field(ge=1)] = 2
     ranks: Annotated[int, Field(ge=1)] = 1
     """processes that pretrain one model together, started by torchrun"""
@@ -84,7 +85,11 @@ class TrainingSettings(Frozen):
     """a process without progress for so long is ended, and says where it hangs"""
 
     @model_validator(mode="after")
-    def _ranks_reach_the_launcher(self) -> "TrainingSettings":
+    def _ranks_can_be_started(self) -> "TrainingSettings":
+        if self.device == "xla" and self.ranks > 1:
+            raise ValueError("one process drives all XLA devices of a host: with device: xla leave ranks at 1")
+        if self.device == "xla" and self.activation_checkpointing:
+            raise ValueError("activation_checkpointing is not available with device: xla; lower micro_batch_tokens")
         if self.launcher and self.ranks > 1 and "{ranks}" not in self.launcher:
             raise ValueError(f"ranks: {self.ranks} does not reach a launcher without {{ranks}}")
         return self

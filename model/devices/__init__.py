@@ -2,6 +2,9 @@
 
 A step's random numbers (dropout) come from `seed_step(seed, step)`, a pure function, so that no generator's state has
 to be saved or restored for an exact resume.
+
+A device that computes beside the host (`steps_ahead`) is not waited for at every step: what a step found stays there, and
+whether its update counts is decided there too.
 """
 
 from contextlib import AbstractContextManager
@@ -16,10 +19,16 @@ class Device(Protocol):
     """What the loops need of a device."""
 
     kind: str
-    """cpu or cuda"""
+    """cpu, cuda or xla"""
     torch_device: torch.device
     unpadded: bool
     """batches for pretraining come without padding (model/unpadded.py)"""
+    fixed_shapes: bool
+    """it compiles anew for every shape: batches for pretraining have fillers, so that there is one shape for each length"""
+    count: int
+    """devices that share every batch, a part of its rows each"""
+    steps_ahead: int
+    """steps of pretraining that are handed to it before the results of the first of them are read; 0: each is read at once"""
 
     @property
     def name(self) -> str:
@@ -38,23 +47,44 @@ class Device(Protocol):
         """The tensor on this device."""
         ...
 
+    def scalar(self, value: float) -> float | torch.Tensor:
+        """A number that changes from step to step, in the form that this device computes with."""
+        ...
+
+    def begin(self) -> None:
+        """Begin with what was asked so far, where it is only collected until then; a step or a part of a batch ends here."""
+        ...
+
     def wait(self) -> None:
         """Return when everything asked of the device is done."""
         ...
 
+    def compilations(self) -> int | None:
+        """Programs compiled so far; None where nothing is compiled for a shape."""
+        ...
+
     def peak_memory_bytes(self) -> int:
-        """Most memory used so far: of the process (cpu) or of the card (cuda)."""
+        """Most memory used so far: of the process (cpu) or of the card (cuda, xla)."""
         ...
 
 
 def open_device(kind: str, threads: int, local_rank: int = 0) -> Device:
-    """The device `cpu` or `cuda`; `auto` is cuda where there is one. `threads`: CPU threads of this process; `local_rank`:
-    which of the processes of one run on this host it is, and so which card it takes.
+    """The device `cpu`, `cuda` or `xla`; `auto` is cuda where there is one, else cpu. `threads`: CPU threads of this process;
+    `local_rank`: which of the processes of one run on this host it is, and so which card it takes.
 
     Raises:
-        TrainingError: cuda is asked for and there is none.
+        TrainingError: cuda is asked for and there is none, or xla, and torch-xla can't be imported.
     """
     torch.set_num_threads(threads)
+    if kind == "xla":
+        try:
+            from model.devices.xla import Xla
+        except ImportError as error:
+            raise TrainingError(
+                f"settings.training.device is xla, but torch-xla can't be imported: {error}",
+                "`make xla-env` makes an environment that has it; run .venv-xla/bin/bert instead of .venv/bin/bert.",
+            ) from None
+        return Xla()
     if kind == "cuda" or (kind == "auto" and torch.cuda.is_available()):
         if not torch.cuda.is_available():
             raise TrainingError(

@@ -21,6 +21,9 @@ class Cpu:
     kind = "cpu"
     torch_device = torch.device("cpu")
     unpadded = True
+    fixed_shapes = False
+    count = 1
+    steps_ahead = 0
 
     def __init__(self) -> None:
         _keep_freed_memory()
@@ -47,8 +50,18 @@ class Cpu:
         """The tensor itself."""
         return tensor
 
+    def scalar(self, value: float) -> float:
+        """The number itself."""
+        return value
+
+    def begin(self) -> None:
+        """It has begun already."""
+
     def wait(self) -> None:
         """Nothing runs behind one's back here."""
+
+    def compilations(self) -> None:
+        """Nothing is compiled for a shape."""
 
     def peak_memory_bytes(self) -> int:
         """Largest resident size of this process so far."""

@@ -14,6 +14,9 @@ class Cuda:
     kind = "cuda"
     unpadded = False
     """model/attention.py could (nested tensors, flash attention), but nobody has run that on a card yet"""
+    fixed_shapes = False
+    count = 1
+    steps_ahead = 8
 
     def __init__(self, number: int = 0) -> None:
         # cuBLAS is deterministic only with a workspace of fixed size, read before its first call.
@@ -40,9 +43,19 @@ class Cuda:
         """A copy on the card, made without waiting for it."""
         return tensor.pin_memory().to(self.torch_device, non_blocking=True)
 
+    def scalar(self, value: float) -> float:
+        """The number itself."""
+        return value
+
+    def begin(self) -> None:
+        """It has begun already."""
+
     def wait(self) -> None:
         """Return when the card has done all that it was asked to."""
         torch.cuda.synchronize(self.torch_device)
+
+    def compilations(self) -> None:
+        """Nothing is compiled for a shape."""
 
     def peak_memory_bytes(self) -> int:
         """Most memory that torch reserved on the card so far."""

@@ -1,9 +1,10 @@
-"""A training process that kills itself: `python -m tests.model.killed RUN_DIR MODULE:NAME COUNT [log] [wait]`.
+"""A training process that kills itself: `python -m tests.model.killed RUN_DIR MODULE:NAME COUNT [log] [wait] [ahead]`.
 
 It is `python -m model.pretrain RUN_DIR`, but the COUNT-th call of the function never returns: the process ends as by
 `kill -9`, when the call has done half of what it does where that can be told (a file is cut in the middle), else before it.
 COUNT 0: it is not killed. With `log`, RUN_DIR/samples.log gets the sample numbers of every training batch that was used.
 With `wait` it is not killed, but waits in that call, for a signal from outside: RUN_DIR/here says that it does.
+With `ahead` the CPU is treated as a device that is AHEAD steps ahead of the host.
 """
 
 import importlib
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from model import child, pretrain
+from model.devices.cpu import Cpu
 from model.feed import Feed
 from model.order import part
 
 WAIT_SECONDS = 0.7
+AHEAD = 8
 
 
 def main(folder: Path, point: str, count: int, log: bool, wait: bool) -> None:
@@ -61,4 +64,6 @@ def main(folder: Path, point: str, count: int, log: bool, wait: bool) -> None:
 
 
 if __name__ == "__main__":
+    if "ahead" in sys.argv[4:]:
+        Cpu.steps_ahead = AHEAD
     main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), "log" in sys.argv[4:], "wait" in sys.argv[4:])
