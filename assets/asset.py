@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) 
     forced = is_forced(tags, node.name)
     store = open_store()
     try:
-        with _ends_with_run(_run_process(context, run)), progress.listen(_Reporter(context, node)):
+        with _ends_with_run(_run_process(context, run)), _told_to(context, node):
             outcome = build(store, node, forced, again=context.retry_number > 0)
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
@@ -197,6 +197,11 @@ def results_table(results: list[dict[str, Any]]) -> dg.TableMetadataValue:
             for result in results
         ]
     )
+
+
+def _told_to(context: dg.AssetExecutionContext, node: Node) -> AbstractContextManager[None]:
+    """Within the block, what the stage says stands in the run's log."""
+    return progress.listen(_Reporter(context, node), lambda line: context.log.info(f"{node.name}: {line}"))
 
 
 class _Reporter:

@@ -79,7 +79,11 @@ def _has_error(found: reading.Plain) -> bool:
 
 def told_progress() -> AbstractContextManager[None]:
     """Within the block, what takes long says on stderr how far it is."""
-    return progress.listen(lambda said: print(said, file=sys.stderr, flush=True))
+
+    def say(said: object) -> None:
+        print(said, file=sys.stderr, flush=True)
+
+    return progress.listen(say, say)
 
 
 @app.command()

@@ -273,6 +273,19 @@ def _asset(step_key: str | None) -> str:
     return (step_key or "").partition("__")[2] or str(step_key)
 
 
+def _cancel_as_orphan(opened: dg.DagsterInstance, run_id: str) -> None:
+    """Once the `bert run` that passes a cancel on is dead, do that in its place."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1)
+    while True:
+        run = opened.get_run_by_id(run_id)
+        if run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED):
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        time.sleep(1)
+
+
 def main(arguments: Sequence[str]) -> None:
     """The run's own process."""
     from dagster._core.execution.api import execute_run  # the one way to execute a run that exists already
@@ -283,6 +296,7 @@ def main(arguments: Sequence[str]) -> None:
         if created is None:
             raise BertError(f"there is no run {run_id}", "Start one: bert run RECIPE")
         opened.add_run_tags(run_id, process_tag(run_id, Owner.this()))
+        threading.Thread(target=_cancel_as_orphan, args=(opened, run_id), daemon=True).start()
         execute_run(_reconstructable(recipe), created, opened, raise_on_error=False)
 
 

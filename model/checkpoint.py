@@ -133,8 +133,8 @@ def steps(folder: Path) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
-def newest(folder: Path) -> Checkpoint | None:
-    """The newest intact checkpoint under `folder`; None when there is none.
+def newest(folder: Path, preferred: Callable[[Checkpoint], bool] = lambda found: True) -> Checkpoint | None:
+    """The newest intact checkpoint under `folder` that is `preferred`, else the newest; None when there is none.
 
     Broken ones on the way are renamed to `broken-…` and named on stderr; what an interrupted save left is removed.
     """
@@ -143,14 +143,19 @@ def newest(folder: Path) -> Checkpoint | None:
     for leftover in folder.glob(f".{LATEST}.*"):
         leftover.unlink()
     put_back(folder)
+    first = None
     for path in steps(folder):
         problem = broken(path)
         if problem is None:
-            return read(path)
+            found = read(path)
+            if preferred(found):
+                return found
+            first = first or found
+            continue
         aside = path.with_name(f"broken-{path.name}-{uuid4().hex[:8]}")
         path.rename(aside)
         print(f"checkpoint {path.name} is set aside as {aside.name}: {problem}", file=sys.stderr, flush=True)
-    return None
+    return first
 
 
 def read(path: Path) -> Checkpoint:

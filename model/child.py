@@ -71,6 +71,8 @@ def main(train: Callable[[Path, Stop], bool]) -> None:
             _log_into(folder / LOG)
         lock = hold(folder) if os.environ.get("RANK", "0") == "0" else None
         finished = train(folder, stop)
+        for number in (signal.SIGTERM, signal.SIGINT):  # what is done can't be stopped any more
+            signal.signal(number, signal.SIG_IGN)
         if lock is not None:
             os.close(lock)
     except BertError as error:

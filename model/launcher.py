@@ -120,6 +120,7 @@ def run(
     heartbeat.clear(folder)
     mark = folder / child.LAUNCHER
     atomic.write_json(mark, {"id": uuid4().hex, "seconds": launcher_seconds})
+    said = _told(folder)
     beginnings = {name: _size(folder / name) for name in {LOG, how.log}}
     with (folder / how.log).open("ab") as log:
         process = subprocess.Popen(
@@ -141,6 +142,7 @@ def run(
                 process.wait(poll_seconds)
             with suppress(OSError):  # a shared disk that does not answer for a moment
                 os.utime(mark)
+            said = _tell(folder, said)
             _report(folder, total)
             hung = watch.silent(folder, 1.5 * settings.hang_seconds + 5)  # later than it would end itself
             if hung:
@@ -184,6 +186,20 @@ def _environment(settings: TrainingSettings) -> dict[str, str]:
 def follow(folder: Path, who: str) -> None:
     """Report how far a training process that another launcher follows is; `who` says which."""
     _report(folder, None, f"steps of {who}")
+
+
+def _told(folder: Path) -> str | None:
+    """What the process said last of how long it will take."""
+    row = lines.newest(folder / "timing.jsonl", "told")
+    return None if row is None else row["told"]
+
+
+def _tell(folder: Path, said: str | None) -> str | None:
+    """Tell what the process says of itself, unless it was `said` already; returns what was said."""
+    now = _told(folder)
+    if now is not None and now != said:
+        progress.tell(now)
+    return now
 
 
 def _report(folder: Path, total: int | None, unit: str = "steps") -> None:

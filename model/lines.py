@@ -81,6 +81,17 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
+def whole_bytes(path: Path) -> int:
+    """Bytes of the file up to the end of its last complete row; 0 when it does not exist."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read()
+    return size - len(tail) + tail.rfind(b"\n") + 1
+
+
 def newest(path: Path, key: str) -> dict[str, Any] | None:
     """The last complete row near the end of the file that has `key`; None when there is none, or no file."""
     if not path.exists():

@@ -146,7 +146,9 @@ def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[st
     rows = lines.read(run / "result" / "metrics.jsonl")
     logged = [row for row in rows if "loss" in row]
     held_out = json.loads((run / "result" / "held_out.json").read_text(encoding="utf-8"))
-    final = {name: value for name, value in logged[-1].items() if name not in ("step", "skipped_steps")}
+    published = held_out["step"] - config.first_step  # with publish: best not the last
+    final_row = next((row for row in reversed(logged) if row["step"] <= published), logged[-1])
+    final = {name: value for name, value in final_row.items() if name not in ("step", "skipped_steps")}
     return {
         "steps": starts[-1]["steps"],
         "sequences": starts[-1]["steps"] * config.batch_size,

@@ -11,6 +11,8 @@ from pipeline.config import TrainConfig
 from pipeline.errors import TrainingError
 from pipeline.settings import TrainingSettings
 
+METRICS = "metrics.jsonl"
+"""of the run folder"""
 STABLE = "stable"
 """folder with the weights and the optimizer of where a constant learning rate begins to fall"""
 

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model import checkpoint, child, guard, micro_batch
+from model import budget, checkpoint, guard, lines, micro_batch
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -43,20 +43,21 @@ from model.child import Stop
 from model.curves import Curves
 from model.devices import Device, open_device
 from model.feed import Feed, Place
+from model.fingerprint import fingerprint
 from model.flops import peak_flops, training_flops
 from model.heartbeat import Heartbeat
 from model.lamb import Lamb
 from model.lines import Lines, short
 from model.optimizer import AdamW, Optimizer, clip_gradients, clip_gradients_ahead
 from model.order import mix
-from model.pretraining_job import STABLE, Job, State, Window, mean, rows_at_once
+from model.pretraining_job import METRICS, STABLE, Job, State, Window, mean, rows_at_once
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
 from model.unpadded import UnpaddedBatch, unpadded_of
-from pipeline import atomic, progress
+from pipeline import progress
 from pipeline.config import TrainConfig
-from pipeline.errors import DataError, TrainingError
+from pipeline.errors import DataError, StoreError, TrainingError
 from pipeline.masking import control
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import Shards
@@ -64,6 +65,8 @@ from pipeline.tokenizer import read_vocabulary
 
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
+CHECKPOINT_BYTES = 12
+"""of a parameter: itself and two moments, fp32"""
 REHEARSED = 2
 """parts of a batch that are timed before the first step, after one that warms up"""
 
@@ -86,7 +89,9 @@ def train(folder: Path, stop: Stop) -> bool:
     replicas.join(device.torch_device, 2 * job.training.hang_seconds + 60)  # later than the watchdog
     try:
         result = folder / "result"
+        checkpoint.put_back(folder)
         if replicas.told(replicas.first and checkpoint.broken(result) is None):
+            print(f"this run has finished before: {result}", file=sys.stderr, flush=True)
             return True
         if auto:
             tokens = replicas.told(tokens)
@@ -141,6 +146,11 @@ class _Run:
             self.targets,
             place=Place(replicas.rank, replicas.count, self.parts),
         )
+        self.read_from = {
+            "shards": fingerprint(job.shards),
+            "vocabulary": fingerprint(job.vocabulary / "vocab.txt"),
+            "previous": None if job.previous is None else fingerprint(job.previous / "model.safetensors"),
+        }
         self.state = State()
         """after the last step that is settled"""
         self.ahead: list[_Asked] = []
@@ -155,11 +165,12 @@ class _Run:
         """step and last evaluation of the newest checkpoint"""
         training = job.training
         self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
+        self._check_room()
         self.step_seconds = self._rehearse()
         self.config = self._planned()
         kept = self._begin_on_device()
         first = replicas.first
-        self.metrics = Lines(folder / "metrics.jsonl", keep=kept) if first else None
+        self.metrics = Lines(folder / METRICS, keep=kept) if first else None
         self.timing = Lines(folder / "timing.jsonl") if first else None
         self.curves = Curves(folder / "tensorboard", self.config.first_step + self.state.step) if first else None
         self._announce(resumed=self.saved is not None)
@@ -516,7 +527,7 @@ class _Run:
         self.saver.wait()
         place = None
         if self.replicas.first:
-            found = checkpoint.newest(self.folder / "checkpoints")
+            found = checkpoint.newest(self.folder / "checkpoints", self._has_its_rows)
             place = None if found is None else found.folder
         place = self.replicas.told(place)
         if place is not None:
@@ -528,10 +539,16 @@ class _Run:
             self._continue(self.job.previous)
         return 0
 
+    def _has_its_rows(self, found: checkpoint.Checkpoint) -> bool:
+        """Whether metrics.jsonl is as long as it was when this checkpoint was saved."""
+        return int(found.state["metrics_bytes"]) <= lines.whole_bytes(self.folder / METRICS)
+
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be this job's."""
         sizes = {"vocabulary_size": self.job.vocabulary_size, "train_rows": len(self.train_shards)}
-        return self.config.plain() | sizes  # `config` as planned: of other hours or another plan is another run
+        return (
+            self.config.plain() | sizes | self.read_from
+        )  # `config` as planned: of other hours or another plan is another run
 
     def _place(self) -> dict[str, Any]:
         """What may differ between two parts of a run: the order of samples stays, last bits may not."""
@@ -546,7 +563,8 @@ class _Run:
     def _resume(self, found: checkpoint.Checkpoint) -> int:
         """Go on from a checkpoint of this run; returns the size to cut metrics.jsonl back to."""
         saved = found.state
-        changes = _differences(saved["identity"], self._identity())
+        identity = self._identity()
+        changes = _differences(identity | saved["identity"], identity)  # an older checkpoint may not tell everything
         if changes:
             raise TrainingError(
                 f"{found.folder} belongs to another job: {'; '.join(changes)}",
@@ -558,7 +576,13 @@ class _Run:
         self.state = State.of(saved["progress"])
         self.optimizer.load_state(found.tensors("optimizer"), self.state.updates)
         self.saved = self.state.step, self.state.evaluated
-        return int(saved["metrics_bytes"])
+        kept, there = int(saved["metrics_bytes"]), self.replicas.told(lines.whole_bytes(self.folder / METRICS))
+        if there < kept:
+            self._say(
+                f"{METRICS} lacks rows from before step {self.state.step}: the curve has a gap, the training has none"
+            )
+            self.state.best = self.state.best_step = None  # the scores of the best evaluation may be among them
+        return min(kept, there)
 
     def _continue(self, previous: Path) -> None:
         """Go on with weights and optimizer of the phase before or of an imported model; mode warm: with its weights alone,
@@ -609,44 +633,45 @@ class _Run:
             "epochs": epochs,
             "parameters": parameters,
         }
-        if self.timing is not None:
-            self.timing.append(row)
         milestones = config.steps // training.milestone_steps if training.milestone_steps else 0
-        disk = parameters * 12 * (training.keep_checkpoints + 2 + milestones) / 1e6
-        free = shutil.disk_usage(self.folder).free / 1e6
-        self._say(
+        disk = parameters * CHECKPOINT_BYTES * (training.keep_checkpoints + 2 + milestones)
+        free = self._room()
+        told = (
             f"{config.steps:,} steps of {config.batch_size} × {config.sequence_length} tokens: {epochs:.2f} epochs of "
             f"{rows:,} sequences, {parameters:,} parameters; about {_duration(hours)} at {seconds:.3g} s a step, "
-            f"{disk:,.0f} MB of checkpoints ({free:,.0f} MB are free), on {self.replicas.count} × {self.device.name}; "
+            f"{disk / 1e6:,.0f} MB of checkpoints, on {self.replicas.count} × {self.device.name}; "
             + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
+        if free < disk:
+            told += f". ONLY {free / 1e6:,.0f} MB ARE FREE for them: free space before it ends there"
+        if self.timing is not None:
+            self.timing.append(row | {"told": told})
+        self._say(told)
+
+    def _check_room(self) -> None:
+        """Refuse to begin where not even two checkpoints fit: the newest stays until another one is whole."""
+        least, free = sum(p.numel() for p in self.model.parameters()) * CHECKPOINT_BYTES * 2, self._room()
+        if self.replicas.first and free < least:
+            raise StoreError(
+                f"{self.folder} has room for {free / 1e6:,.0f} MB, two checkpoints of this model take {least / 1e6:,.0f} MB",
+                "Free space, or set `home` in settings.yaml to a folder on another disk.",
+            )
+
+    def _room(self) -> int:
+        """Bytes that checkpoints can have: what is free, and what those of this run take already."""
+        there = sum(path.stat().st_size for path in (self.folder / "checkpoints").rglob("*.safetensors"))
+        return shutil.disk_usage(self.folder).free + there
 
     def _planned(self) -> TrainConfig:
         """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
         that goes on, on whatever machine, keeps its plan."""
-        config, path = self.config, self.folder / child.PLAN
+        config = self.config
         if config.max_hours is None:
             return config
         steps = None
         if self.replicas.first:
-            if not path.exists():
-                fitting = int(config.max_hours * 3600 / (self.step_seconds * (1 + self._evaluating_share())))
-                atomic.write_json(path, {"steps": min(config.steps, fitting), "seconds_per_step": self.step_seconds})
-            steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
-        steps = self.replicas.told(steps)
-        if steps < 2:
-            raise TrainingError(
-                f"max_hours {config.max_hours:g} leaves {steps} steps of {self.step_seconds:.3g} s", "Raise it."
-            )
-        share = steps / config.steps
-        return config.model_copy(
-            update={
-                "steps": steps,
-                "schedule_steps": steps,
-                "warmup_steps": min(int(config.warmup_steps * share), steps - 1),
-                "decay_steps": None if config.decay_steps is None else max(1, round(config.decay_steps * share)),
-            }
-        )
+            steps = budget.steps_of(self.folder, config, self.step_seconds * (1 + self._evaluating_share()))
+        return budget.fitted(config, self.replicas.told(steps))
 
     def _evaluating_share(self) -> float:
         """About how long evaluating takes, for every second of training: of forward and backward, forward is a third."""
@@ -654,16 +679,22 @@ class _Run:
         return batches / 3 / min(self.config.evaluate_every, self.config.steps)
 
     def _rehearse(self) -> float:
-        """About how many seconds a step takes: a part of a batch, forward and backward, which change nothing."""
-        took = []
+        """About how many seconds a step takes: a part of a batch, forward and backward, and an update. What it does to weights
+        and optimizer, `_begin` undoes."""
+        took: list[tuple[float, float]] = []
         self.device.begin()  # what was asked for so far is no part of it
         for _ in range(1 + REHEARSED):
             began = time.monotonic()
-            self._gradients(0, self.config.first_step, rehearsal=True)
+            found = self._gradients(0, self.config.first_step, rehearsal=True)
             self.device.wait()
-            took.append(time.monotonic() - began)
+            computed = time.monotonic()
+            if found is not None:
+                self._update(found, self.config.learning_rate)
             self.optimizer.zero_grad()
-        return min(took[1:]) * self.parts
+            self.device.begin()
+            self.device.wait()
+            took.append((computed - began, time.monotonic() - computed))
+        return min(part for part, _ in took[1:]) * self.parts + min(update for _, update in took[1:])
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -754,7 +785,7 @@ class _Run:
                 self._copy(self.folder / STABLE, place / STABLE)
             _write(place / "config.json", self._shape())
             _write(place / "held_out.json", scores)
-            shutil.copyfile(self.folder / "metrics.jsonl", place / "metrics.jsonl")
+            shutil.copyfile(self.folder / METRICS, place / METRICS)
 
         checkpoint.write_verified(self.folder / "result", fill)
 
@@ -767,7 +798,7 @@ class _Run:
             shutil.copyfile(kept / name, place / name)
 
     def _last_scores(self) -> dict[str, Any]:
-        rows = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
         step = self.state.best_step if self.config.publish == "best" else self.config.steps
         last = next(row["held_out"] for row in reversed(rows) if "held_out" in row and row["step"] == step)
         held_out = self._held_out_rows()

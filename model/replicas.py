@@ -9,14 +9,16 @@ devices hold (gradients, sums of losses) goes from device to device.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from pipeline.errors import TrainingError
 
 BUCKET_ELEMENTS = 32 << 20
 """gradients are summed in pieces of at least so many numbers: few calls, bounded memory"""
@@ -43,7 +45,8 @@ class Replicas:
         another before it ends with an error."""
         if self.count > 1:
             backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
+            with _explained():
+                dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
 
     def leave(self) -> None:
         """Tell the others that this one is done."""
@@ -75,7 +78,7 @@ class Replicas:
     def sum_on_device(self, values: Tensor) -> Tensor:
         """Make `values` the sum of all replicas' and return it, where it lies."""
         if self.count > 1:
-            dist.all_reduce(values)
+            _sum(values)
         return values
 
     def told(self, value: Any) -> Any:
@@ -83,12 +86,30 @@ class Replicas:
         if self.count == 1:
             return value
         box = [value if self.first else None]
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        with _explained():
+            dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
 
 
 def _sum_together(tensors: list[Tensor]) -> None:
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    dist.all_reduce(flat)
+    _sum(flat)
     for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
         tensor.copy_(part.view_as(tensor))
+
+
+def _sum(values: Tensor) -> None:
+    with _explained():
+        dist.all_reduce(values)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What torch says where another process is gone, as a TrainingError."""
+    try:
+        yield
+    except RuntimeError as error:  # torch's DistError is one
+        raise TrainingError(
+            f"another process of this run has ended or can't be reached: {str(error).splitlines()[0]}",
+            "Its own message says why; run the asset again to go on from the last checkpoint.",
+        ) from None

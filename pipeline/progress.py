@@ -2,6 +2,7 @@
 
     for page in progress.track(pages, total=251, unit="pages"): ...
     progress.report(done, total, "steps", loss=1.83)
+    progress.tell("about 6 hours, 4 GB of checkpoints")
 
 Without a listener a report costs a comparison. Listeners get at most one report every `INTERVAL` seconds per unit, and
 always the last one.
@@ -59,8 +60,8 @@ def _duration(seconds: float) -> str:
 
 
 class _Listener:
-    def __init__(self, callback: Callable[[Progress], None]) -> None:
-        self.callback = callback
+    def __init__(self, callback: Callable[[Progress], None], told: Callable[[str], None]) -> None:
+        self.callback, self.told = callback, told
         self.started: dict[str, tuple[float, float]] = {}  # unit → time of the first report, and what was done then
         self.last: dict[str, float] = {}
         self.done: dict[str, float] = {}
@@ -85,9 +86,9 @@ _listener: ContextVar[_Listener | None] = ContextVar("progress_listener", defaul
 
 
 @contextmanager
-def listen(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Within this block, what stages report reaches `callback`."""
-    token = _listener.set(_Listener(callback))
+def listen(callback: Callable[[Progress], None], told: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+    """Within this block, what stages report reaches `callback`, and what they tell `told`."""
+    token = _listener.set(_Listener(callback, told))
     try:
         yield
     finally:
@@ -99,6 +100,13 @@ def report(done: float, total: float | None, unit: str, **measured: float) -> No
     listener = _listener.get()
     if listener is not None:
         listener.hear(done, total, unit, measured)
+
+
+def tell(line: str) -> None:
+    """Say something once that whoever runs the stage should read before it is done."""
+    listener = _listener.get()
+    if listener is not None:
+        listener.told(line)
 
 
 def track(items: Iterable[T], total: float | None, unit: str) -> Iterator[T]:

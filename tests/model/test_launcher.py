@@ -77,6 +77,20 @@ def test_progress_is_forwarded_and_the_end_reported(tmp_path: Path, monkeypatch:
     assert done == sorted(done) and any(0 < value < 40 for value in done)
 
 
+def test_what_a_process_says_of_its_length_is_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    timing = tmp_path / "timing.jsonl"
+    timing.write_text('{"step": 0, "told": "of a start before"}\n')
+    assert launcher._tell(tmp_path, launcher._told(tmp_path)) == "of a start before"
+    with progress.listen(lambda now: None, told.append):
+        said = launcher._told(tmp_path)
+        with timing.open("a") as file:
+            file.write('{"step": 3, "told": "about 6 h"}\n{"step": 5, "seconds": 1.0}\n')
+        for _ in range(3):
+            said = launcher._tell(tmp_path, said)
+    assert told == ["about 6 h"]
+
+
 @pytest.mark.parametrize(
     ("fail", "expected"),
     [

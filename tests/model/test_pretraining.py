@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from model.pretraining_loop import baselines, train
 from model.schedule import learning_rate
 from pipeline import atomic
 from pipeline.config import PretrainConfig, Shards, ShardsConfig
-from pipeline.errors import DataError, TrainingError
+from pipeline.errors import DataError, StoreError, TrainingError
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import shard_schema
 from pipeline.stage import ROOT
@@ -338,6 +340,79 @@ def test_another_recipe_in_the_same_folder_is_refused_with_the_difference(tmp_pa
         train(folder, Stop())
 
 
+def test_other_rows_in_the_same_place_are_refused(tmp_path: Path, shards: Path) -> None:
+    """As many rows of the same lengths, in another order."""
+    there = tmp_path / "shards"
+    shutil.copytree(shards, there)
+    folder = job(tmp_path / "run", there, config_of())
+    train(folder, StopAt(9))
+    path = sorted((there / "train").glob("*.parquet"))[0]
+    table = pq.read_table(path)
+    pq.write_table(table.take(list(reversed(range(len(table))))), path)
+    with pytest.raises(TrainingError, match="belongs to another job: shards '[0-9a-f]{12}' → '[0-9a-f]{12}'"):
+        train(folder, Stop())
+
+
+def test_words_in_another_order_are_refused(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    write_vocabulary(folder)
+    train(folder, StopAt(9))
+    words = (folder / "vocab.txt").read_text().splitlines()
+    (folder / "vocab.txt").write_text("\n".join([*words[:-2], words[-1], words[-2]]) + "\n")
+    with pytest.raises(TrainingError, match="belongs to another job: vocabulary "):
+        train(folder, Stop())
+
+
+def test_a_cut_curve_costs_steps_where_an_older_checkpoint_has_its_rows(
+    tmp_path: Path, shards: Path, whole: Path
+) -> None:
+    folder = job(tmp_path / "run", shards, config_of())
+    train(folder, StopAt(12))
+    rows = (folder / "metrics.jsonl").read_bytes()
+    train(folder, StopAt(20))
+    assert len((folder / "metrics.jsonl").read_bytes()) > len(rows)
+    (folder / "metrics.jsonl").write_bytes(rows)
+    assert train(folder, Stop())
+    assert files(folder / "result") == files(whole / "result")
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"step": 7, "loss": 1.0, "skipped_steps": 0}\n{"st'])
+def test_a_lost_curve_does_not_cost_the_training(
+    tmp_path: Path, shards: Path, whole: Path, left: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Weights and optimizer are those of an undisturbed run; the curve begins where it was lost, and the log says so."""
+    folder = job(tmp_path / "run", shards, config_of())
+    train(folder, StopAt(25))
+    saved = checkpoint.newest(folder / "checkpoints")
+    assert saved is not None and 20 < saved.step < 48
+    (folder / "metrics.jsonl").unlink()
+    if left is not None:
+        (folder / "metrics.jsonl").write_bytes(left)
+    assert train(folder, Stop())
+    assert f"metrics.jsonl lacks rows from before step {saved.step}" in capsys.readouterr().err
+    ours, theirs = files(folder / "result"), files(whole / "result")
+    for name in ("model.safetensors", "optimizer.safetensors", "held_out.json"):
+        assert ours[name] == theirs[name]
+    steps = [row["step"] for row in lines.read(folder / "result" / "metrics.jsonl") if "loss" in row]
+    expected = [step for step in (7, 14, 21, 28, 35, 42, 48) if step > saved.step or (left and step == 7)]
+    assert steps == expected
+
+
+def test_a_disk_without_room_for_two_checkpoints_is_told_before_the_first_step(tmp_path: Path, shards: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root and a kernel that allows it")
+    try:
+        folder = job(disk / "run", shards, config_of())
+        with pytest.raises(StoreError, match=r"has room for 0 MB, two checkpoints of this model take 0 MB"):
+            train(folder, Stop())
+        assert not (folder / "checkpoints").exists() and not (folder / "metrics.jsonl").exists()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 def test_the_second_phase_goes_on_with_weights_optimizer_and_schedule(
     tmp_path: Path, shards: Path, whole: Path
 ) -> None:
@@ -540,9 +615,28 @@ def test_hours_shorten_the_schedule_once_and_a_resumed_run_keeps_its_plan(tmp_pa
     assert rows[-1]["learning_rate"] == pytest.approx(learning_rate(steps - 1, 0.01, warmup, steps), rel=1e-4)
 
 
-def test_hours_that_leave_no_step_are_refused(tmp_path: Path, shards: Path) -> None:
+def test_hours_that_leave_no_step_are_refused_and_not_remembered(tmp_path: Path, shards: Path) -> None:
+    folder = job(tmp_path / "run", shards, config_of(max_hours=1e-9))
     with pytest.raises(TrainingError, match="leaves [01] steps"):
-        train(job(tmp_path / "run", shards, config_of(max_hours=1e-9)), Stop())
+        train(folder, Stop())
+    assert not (folder / "plan.json").exists()
+    (folder / "plan.json").write_text('{"steps": 0}')  # as an earlier version left it
+    assert train(job(folder, shards, config_of(max_hours=1.0)), Stop())
+
+
+@pytest.mark.parametrize("left", [None, "", '{"steps": "many"}', "[1]"])
+def test_a_lost_or_broken_plan_is_that_of_the_checkpoint(tmp_path: Path, shards: Path, left: str | None) -> None:
+    """40 steps, as the checkpoint tells: made anew, the plan would have 48."""
+    folder = job(tmp_path / "run", shards, config_of(max_hours=1.0))
+    plan = folder / "plan.json"
+    plan.write_text('{"steps": 40}')
+    assert not train(folder, StopAt(12))
+    plan.unlink()
+    if left is not None:
+        plan.write_text(left)
+    assert train(folder, Stop())
+    assert json.loads(plan.read_text())["steps"] == 40
+    assert json.loads((folder / "result" / "optimizer.json").read_text())["step"] == 40
 
 
 def test_curves_of_tensorboard_are_those_of_metrics(tmp_path: Path, shards: Path) -> None:
