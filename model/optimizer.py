@@ -185,11 +185,12 @@ class AdamW(Optimizer):
             return
         # The fused kernel always corrects; after endlessly many updates its correction is 1.
         number = step.number if self.bias_correction else 1e9
-        counted = torch.as_tensor(number, dtype=torch.float32, device=group.parameters[0].device)
+        if not isinstance(number, Tensor):
+            number = torch.full((), number, device=group.parameters[0].device)
         torch._fused_adamw_(
             *group,
             [],
-            [counted] * len(group.parameters),
+            [number.float()] * len(group.parameters),
             lr=step.rate,
             beta1=self.beta1,
             beta2=self.beta2,

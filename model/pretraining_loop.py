@@ -265,15 +265,16 @@ class _Run:
             self.optimizer.zero_grad()
             return False
         self.replicas.sum_gradients(self.model.parameters())
-        self.ahead.append(_Asked(rate, found, self._update(found, rate)))
+        self._update(found, rate)
+        self.ahead.append(_Asked(rate, found))
         self.optimizer.zero_grad()
         self.device.begin()
         if len(self.ahead) > self.device.steps_ahead or self._results_are_due():
             self._settle_all()
         return True
 
-    def _update(self, found: "_Found", rate: float) -> Tensor:
-        """Clip and apply the gradients, unless they or the loss are not finite; returns the gradient norm, float64 scalar.
+    def _update(self, found: "_Found", rate: float) -> None:
+        """Clip and apply the gradients, unless they or the loss are not finite, and add their norm to what was found.
 
         Where the device is ahead, it decides that itself, from the same numbers.
         """
@@ -282,11 +283,11 @@ class _Run:
             norm = clip_gradients_ahead(parameters, config.max_gradient_norm)
             finite = norm.isfinite() & found.loss_on(self.device).isfinite()
             self.optimizer.step(self.device.scalar(rate), finite)
-            return norm
-        known = clip_gradients(parameters, config.max_gradient_norm)
-        if math.isfinite(known) and math.isfinite(found.read().loss):
-            self.optimizer.step(rate)
-        return torch.tensor(known, dtype=torch.float64)
+            found.sums[4] = norm
+        else:
+            found.sums[4] = clip_gradients(parameters, config.max_gradient_norm)
+            if found.read().is_finite:
+                self.optimizer.step(rate)
 
     def _results_are_due(self) -> bool:
         """Whether what comes after the last step that was asked for needs the results of all of them."""
@@ -299,21 +300,21 @@ class _Run:
         while self.ahead:
             asked = self.ahead.pop(0)
             self.heartbeat.beat(self.config.first_step + self.state.step)
-            self._settle(asked.rate, asked.found.read(), float(asked.norm))
+            self._settle(asked.rate, asked.found.read())
         self._watch_compilations()
 
-    def _settle(self, rate: float, found: "_Found", norm: float) -> None:
+    def _settle(self, rate: float, found: "_Found") -> None:
         """What follows from a step's results: counters, guards, rows."""
         config, state = self.config, self.state
         size = self.metrics.size if self.metrics is not None else 0
         self._tell_of_batches_passed_over()
-        if math.isfinite(norm) and math.isfinite(found.loss):
+        if found.is_finite:
             state.updates += 1
             self.good, state.skipped_in_a_row = None, 0
             if state.step > self.last_bad:
                 self.rolled_back = 0
             self._look_for_a_spike(found.loss)
-            _add(state.window, found, norm)
+            _add(state.window, found)
         else:
             if self.good is None:
                 self.good = copy.deepcopy(state), size
@@ -323,7 +324,7 @@ class _Run:
         self.measured_tokens += found.tokens
         self.measured_flops += found.flops
         if state.skipped_in_a_row > guard.SKIPPED_IN_A_ROW:
-            self._roll_back(norm, found.loss)
+            self._roll_back(found.gradient_norm, found.loss)
             return
         if state.step % config.log_every == 0 or state.step == config.steps:
             means = {name: short(value) for name, value in state.window.means().items()} if state.window.steps else {}
@@ -819,10 +820,10 @@ class _Found:
 
     def __init__(self, device: Device) -> None:
         self.words = self.sentences = self.tokens = self.places = self.flops = 0.0
-        self.words_right = self.words_loss = self.sentences_right = self.sentences_loss = 0.0
-        """0 until they are read"""
-        self.sums = torch.zeros(4, dtype=torch.float64, device=device.torch_device)
-        """these four, in this order"""
+        self.words_right = self.words_loss = self.sentences_right = self.sentences_loss = self.gradient_norm = 0.0
+        """0 until they are read; the norm is that of the whole batch's gradient"""
+        self.sums = torch.zeros(5, dtype=torch.float64, device=device.torch_device)
+        """these five, in this order"""
 
     def add(
         self,
@@ -861,7 +862,8 @@ class _Found:
 
     def read(self) -> "_Found":
         """This, with the sums read."""
-        self.words_right, self.words_loss, self.sentences_right, self.sentences_loss = self.sums.tolist()
+        read = self.sums.tolist()
+        self.words_right, self.words_loss, self.sentences_right, self.sentences_loss, self.gradient_norm = read
         return self
 
     def loss_on(self, device: Device) -> Tensor:
@@ -874,6 +876,11 @@ class _Found:
         """Mean over masked words plus mean over pairs."""
         return (mean(self.words_loss, self.words) or 0.0) + (mean(self.sentences_loss, self.sentences) or 0.0)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether loss and gradient norm are."""
+        return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
+
 
 @dataclass(frozen=True)
 class _Asked:
@@ -881,11 +888,9 @@ class _Asked:
 
     rate: float
     found: _Found
-    norm: Tensor
-    """of the whole batch's gradient, float64 scalar"""
 
 
-def _add(window: Window, found: _Found, norm: float) -> None:
+def _add(window: Window, found: _Found) -> None:
     window.steps += 1
     window.loss += found.loss
     window.mlm_loss += mean(found.words_loss, found.words) or 0.0
@@ -894,7 +899,7 @@ def _add(window: Window, found: _Found, norm: float) -> None:
     window.words_right += int(found.words_right)
     window.sentences += int(found.sentences)
     window.sentences_right += int(found.sentences_right)
-    window.gradient_norm += norm
+    window.gradient_norm += found.gradient_norm
     window.padding_share += 1 - found.tokens / found.places
 
 

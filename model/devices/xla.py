@@ -1,7 +1,7 @@
 """The XLA devices of one host, TPUs above all, through torch-xla: one process, every batch split over all of them (SPMD).
 
 Operations are collected; `begin` compiles what was collected, unless a computation of the same form is known, and starts
-it. So all shapes are fixed, and whatever changes from step to step is a tensor on the device.
+it. So all shapes are fixed, and whatever changes from step to step is an input of its own.
 
 torch-xla 2.9.0, its last release, works beside torch 2.9 only: `make xla-env` (docs/devices.md).
 """
@@ -59,9 +59,10 @@ class Xla:
         return there
 
     def scalar(self, value: float) -> torch.Tensor:
-        """A float32 scalar on every device: a plain number would become part of the program, and another one a new program.
+        """A float32 scalar on every device.
 
-        It is sent as a vector, since torch-xla makes constants of the scalars 0 and 1, and one input of two equal ones.
+        It is sent as a vector: of plain numbers and scalars torch-xla makes constants where they are 0 or 1, and one input
+        of two that are equal, and each of these is another program.
         """
         return torch.tensor([value], dtype=torch.float32).to(self.torch_device)[0]
 

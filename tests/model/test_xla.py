@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import checkpoint, lines
+from model import checkpoint, lines, pretraining_loop
+from model.batches import batch_of
 from model.child import Stop
 from model.devices import open_device
 from model.feed import Feed
 from model.order import mix
 from model.pretraining_loop import train
 from pipeline.config import Shards
-from pipeline.errors import TrainingError
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import shard_schema
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import StopAt, config_of, files, job
-from tests.model.tiny import ARCHITECTURE, VOCABULARY, rows_of, write_rows
+from tests.model.tiny import ARCHITECTURE, VOCABULARY, rows_of, write_rows, write_shards
 
 pytestmark = [pytest.mark.xla, pytest.mark.slow]
 
@@ -153,25 +153,23 @@ def test_two_devices_give_what_one_gives(tmp_path: Path, shards: Path, whole: Pa
     assert refused.returncode == 1 and "5 rows can't be split over 2 devices" in refused.stderr
 
 
-def test_a_program_that_is_new_at_every_step_is_told(
-    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The learning rate as a plain number: what `Xla.scalar` is there to avoid."""
-    from model.devices.xla import Xla
+class StopAtWarning(Stop):
+    """Ends the run once the warning is there."""
 
-    monkeypatch.setattr(Xla, "scalar", lambda self, value: value)
-    folder = prepared(tmp_path / "run", shards, "xla")
-    with pytest.raises(TrainingError, match="enough"):
-        train(folder, _StopAtWarning(folder))
-    assert "although no length was new" in capsys.readouterr().err
-
-
-class _StopAtWarning(Stop):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def asked(self) -> bool:  # type: ignore[override]
-        if any("warning" in row for row in lines.read(self.folder / "timing.jsonl")):
-            raise TrainingError("enough", "")
-        return False
+        return any("warning" in row for row in lines.read(self.folder / "timing.jsonl"))
+
+
+def test_programs_for_lengths_that_are_not_new_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Batches with as many masked words as there are: another program for every number of them."""
+    monkeypatch.setattr(pretraining_loop, "batch_of", lambda rows, length, **fixed: batch_of(rows, length))
+    config = config_of(log_every=1)
+    folder = job(tmp_path / "run", write_shards(tmp_path / "shards"), config, device="xla")
+    assert not train(folder, StopAtWarning(folder))
+    assert "although no length was new" in capsys.readouterr().err
