@@ -689,7 +689,7 @@ class _Run:
             found = self._gradients(0, self.config.first_step, rehearsal=True)
             self.device.wait()
             computed = time.monotonic()
-            if found is not None:
+            if found is not None and found.tokens:  # of many replicas one may have no row
                 self._update(found, self.config.learning_rate)
             self.optimizer.zero_grad()
             self.device.begin()

@@ -349,6 +349,7 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("warmup_steps: 10", "schedule: per_phase\n  warmup_steps: 100", "not below the 100 steps of the phase", ""),
         ("name: small", "name: small\nshards: {packing: full_sentences}", "needs sentence_task: none", ""),
         ("name: small", "name: small\nshards: {max_ngram: 3}", "needs whole_words: true", ""),
+        ("name: small", "name: small\narchitecture: {dropout: 1.0}", "architecture.dropout: input should be less", ""),
         ("name: small", "name: small\nshards: {files: 100000}", "shards.files: input should be less than", ""),
         (
             "name: small",
