@@ -88,6 +88,8 @@ class TrainingSettings(Frozen):
     def _ranks_can_be_started(self) -> "TrainingSettings":
         if self.device == "xla" and self.ranks > 1:
             raise ValueError("one process drives all XLA devices of a host: with device: xla leave ranks at 1")
+        if self.device == "xla" and self.micro_batch_tokens == "auto":
+            raise ValueError("micro_batch_tokens: auto looks on a CPU or a CUDA card; with device: xla write a number")
         if self.device == "xla" and self.activation_checkpointing:
             raise ValueError("activation_checkpointing is not available with device: xla; lower micro_batch_tokens")
         if self.launcher and self.ranks > 1 and "{ranks}" not in self.launcher:

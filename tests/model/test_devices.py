@@ -28,6 +28,8 @@ def test_settings_that_xla_can_not_follow_are_refused() -> None:
     assert TrainingSettings(device="xla").device == "xla"
     with pytest.raises(ValueError, match="leave ranks at 1"):
         TrainingSettings(device="xla", ranks=2)
+    with pytest.raises(ValueError, match="with device: xla write a number"):
+        TrainingSettings(device="xla", micro_batch_tokens="auto")
     with pytest.raises(ValueError, match="activation_checkpointing is not available with device: xla"):
         TrainingSettings(device="xla", activation_checkpointing=True)
 
