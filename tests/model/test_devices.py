@@ -14,6 +14,7 @@ from model.finetuning_loop import _device
 from model.unpadded import unpadded_of
 from pipeline.errors import TrainingError
 from pipeline.settings import TrainingSettings
+from pipeline.stage import ROOT
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, read_shards, rows_of, write_rows
 
 
@@ -63,3 +64,15 @@ def test_a_batch_that_is_filled_up_has_the_losses_and_gradients_of_its_rows(tmp_
     for wanted, ours in ((found[0], found[2]), (found[1], found[3])):
         for expected, value in zip(wanted, ours, strict=True):
             torch.testing.assert_close(value, expected, atol=1e-10, rtol=0)
+
+
+def test_the_xla_environment_differs_from_the_other_by_torch_alone() -> None:
+    """Its lock is a copy: a pin that is raised in one must be raised in the other."""
+
+    def pins(name: str) -> dict[str, str]:
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        return dict(line.split("==") for line in lines if "==" in line)
+
+    ours, theirs = pins("requirements.lock"), pins("requirements-xla.lock")
+    assert {name for name in ours if theirs.get(name) != ours[name]} == {"torch"}
+    assert set(theirs) - set(ours) == {"torch-xla", "libtpu"}
