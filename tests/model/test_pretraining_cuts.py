@@ -63,6 +63,8 @@ def second(tmp_path_factory: pytest.TempPathFactory, shards: Path, whole: Path) 
 
 LOSSES = "model.pretraining_loop:pretraining_losses"
 """three times a step, twice an evaluation, and three times before the first step (the rehearsal)"""
+UPDATE = "model.optimizer:AdamW.step"
+"""once a step, and three times before the first"""
 
 
 @pytest.mark.parametrize(
@@ -75,8 +77,8 @@ LOSSES = "model.pretraining_loop:pretraining_losses"
         pytest.param("model.checkpoint:save_tensors", 2 * 20 + 1, id="during a save, weights half written"),
         pytest.param("model.checkpoint:save_tensors", 2 * 20 + 2, id="during a save, optimizer half written"),
         pytest.param("pipeline.atomic:rename_folder", 11, id="during a save, before its rename"),
-        pytest.param("model.optimizer:AdamW.step", 21, id="the first step after warm-up"),
-        pytest.param("model.optimizer:AdamW.step", STEPS, id="last step"),
+        pytest.param(UPDATE, 3 + 21, id="the first step after warm-up"),
+        pytest.param(UPDATE, 3 + STEPS, id="last step"),
         pytest.param("model.checkpoint:write_verified", STEPS // 5 + 1, id="before the result"),
     ],
 )
@@ -105,7 +107,7 @@ def test_five_kills_in_one_epoch_use_every_sample_exactly_once(tmp_path: Path, s
     used: list[str] = []
     log = folder / "samples.log"
     epoch = 16  # steps 106⅔ to 113⅓
-    assert run(folder, "model.optimizer:AdamW.step", 107, log=True) == -signal.SIGKILL
+    assert run(folder, UPDATE, 3 + 107, log=True) == -signal.SIGKILL
     kills = 0
     while True:
         found = checkpoint.newest(folder / "checkpoints")
@@ -113,7 +115,7 @@ def test_five_kills_in_one_epoch_use_every_sample_exactly_once(tmp_path: Path, s
         # The rehearsal's three look-ups of a process come before its first step's.
         used += rehearsed_away(log, found.step, len(used) // 3)
         log.unlink()
-        code = run(folder, "model.optimizer:AdamW.step", 2 if kills < 5 else 0, log=True)
+        code = run(folder, UPDATE, 3 + 2 if kills < 5 else 0, log=True)
         kills += 1
         if code == 0:
             break

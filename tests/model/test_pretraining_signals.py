@@ -62,7 +62,7 @@ def signalled(folder: Path, point: str, count: int, signals: list[signal.Signals
         pytest.param("model.pretraining_loop:open_device", 1, [TERM], 0, 0, id="while it starts"),
         pytest.param(LOSSES, 3 + 3 * 22 + 6 * 2 + 2, [INT], 22, 22, id="between the parts of a batch"),
         pytest.param("model.feed:Feed.rows", 3 + 3 * 17 + 1, [TERM], 17, 17, id="while it waits for data"),
-        pytest.param("model.optimizer:AdamW.step", 23, [TERM], 23, 23, id="in the update"),
+        pytest.param("model.optimizer:AdamW.step", 3 + 23, [TERM], 23, 23, id="in the update"),
         pytest.param("model.pretraining_loop:held_out_rows", 6 + 3, [INT, TERM], 20, 20, id="twice in an evaluation"),
         pytest.param("model.checkpoint:save_tensors", 3, [TERM, TERM, INT], 5, 10, id="three times in a save"),
     ],

@@ -115,9 +115,9 @@ def test_going_around_batches_without_a_finite_gradient(
         assert [e["batches"] for e in events[0]] == [e["batches"] for e in events[1]]
 
 
-@pytest.mark.parametrize("count", [1, 30, 48])
+@pytest.mark.parametrize("count", [3 + 1, 3 + 30, 3 + 48])
 def test_a_killed_run(tmp_path: Path, shards: Path, count: int) -> None:
-    """kill −9 in an update while results of others are unread."""
+    """kill −9 in an update while results of others are unread; three updates are rehearsed before."""
     waited = job(tmp_path / "waited", shards, config_of(log_every=19), checkpoint_steps=11)
     assert train(waited, Stop())
     run = job(tmp_path / "run", shards, config_of(log_every=19), checkpoint_steps=11)
