@@ -102,7 +102,7 @@ def test_full_sentences_cross_documents_with_a_separator():
     """Each pass holds the whole text once, in an order of documents of its own; an instance ends where the next sentence
     would not fit."""
     pool = random_pool()
-    asked = config(sentence_task="none", packing="full_sentences", sequence_length=32)
+    asked = config(sentence_task="none", packing="full_sentences", short_seq_prob=0.1, sequence_length=32)
     orders = set()
     for passed in range(3):
         rows = built(pool, asked, 3, [passed]).to_pylist()
@@ -123,7 +123,7 @@ def test_full_sentences_cross_documents_with_a_separator():
 
 def test_full_sentences_cut_what_is_longer_than_an_instance():
     pool = pool_of({"a": [list(range(5, 35))], "b": [[40, 41]]})
-    asked = config(sentence_task="none", packing="full_sentences")
+    asked = config(sentence_task="none", packing="full_sentences", short_seq_prob=0.1)
     texts = sorted(restored(row)[1:-1] for row in built(pool, asked).to_pylist())
     assert [len(text) for text in texts if 40 not in text] in ([14, 14], [14, 14, 2])
     assert sorted(t for text in texts for t in text if t != 3) == [*range(5, 35), 40, 41]

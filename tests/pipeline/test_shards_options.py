@@ -21,7 +21,7 @@ from tests.pipeline.real_text import CLS, MASK, SEP, rows, unmasked
 
 CONFIG = ShardsConfig(sequence_length=64, max_predictions_per_seq=10, dupe_factor=1, short_seq_prob=0.0, files=2)
 NONE = {"sentence_task": "none"}
-FULL = {"sentence_task": "none", "packing": "full_sentences"}
+FULL = {"sentence_task": "none", "packing": "full_sentences", "short_seq_prob": 0.1}
 
 
 @pytest.fixture(scope="module")
