@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -78,7 +78,8 @@ def _first_followed(recipe: str, say: Say) -> Iterator[Say]:
     done = threading.Event()
 
     def follow() -> None:
-        with instance() as opened:
+        # Without Dagster's database nothing is shown; `run` says so once it is this one's turn.
+        with suppress(BertError), instance() as opened:
             wanted = dg.RunsFilter(tags={RECIPE: recipe}, statuses=UNFINISHED)
             found = opened.get_runs(wanted, limit=1)
             cursor, new = None, False
@@ -204,14 +205,10 @@ def _follow(
         page = opened.get_records_for_run(run_id, cursor)
         cursor = page.cursor
         for record in page.records:
-            line = _line(record.event_log_entry)
-            if (
-                wanted
-                and record.event_log_entry.dagster_event
-                and record.event_log_entry.dagster_event.is_step_up_for_retry
-            ):
+            event, line = record.event_log_entry.dagster_event, _line(record.event_log_entry)
+            if wanted and event is not None and event.is_step_up_for_retry:
                 continue  # it is not tried again: the run is being canceled
-            if line and (record.event_log_entry.dagster_event is None or line not in said):
+            if line and (event is None or line not in said):
                 said.add(line)
                 say(line)
         if ended and not page.has_more:

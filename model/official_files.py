@@ -2,6 +2,7 @@
 
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -84,7 +85,7 @@ def _in_archives(folder: Path, name: str, scratch: Path) -> Path | None:
                 with opened.open(member) as source, target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)  # zipfile gives at most file_size bytes
                 return target
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
             raise DataError(f"{archive} can't be read: {error}", "Copy or download the archive again.") from error
     return None
 

@@ -89,9 +89,11 @@ def train(folder: Path, stop: Stop) -> bool:
     replicas.join(device.torch_device, 2 * job.training.hang_seconds + 60)  # later than the watchdog
     try:
         result = folder / "result"
-        checkpoint.put_back(folder)
+        if replicas.first:  # two that rename the same folders would fail
+            checkpoint.put_back(folder)
         if replicas.told(replicas.first and checkpoint.broken(result) is None):
-            print(f"this run has finished before: {result}", file=sys.stderr, flush=True)
+            if replicas.first:
+                print(f"this run has finished before: {result}", file=sys.stderr, flush=True)
             return True
         if auto:
             tokens = replicas.told(tokens)

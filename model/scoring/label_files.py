@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.known_tasks import KNOWN
 from model.scoring.text import Lines, lines
 from pipeline.errors import DataError
 from pipeline.tables import read_table
@@ -28,22 +29,14 @@ class LabelColumn:
     """official ones, names of model/metrics.py"""
 
 
-_TWO = ("0", "1")
-_THREE = ("entailment", "neutral", "contradiction")
-_ENTAILED = ("entailment", "not_entailment")
 _COLA_COLUMNS = 4
+_SCORED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")
+_COLUMNS: Mapping[str, str | int] = {"cola": 1, "ax": "Label"}
+"""of files with labels, where these are not those that are trained on: CoLA's have no header, AX's has its own"""
 
 GLUE: Mapping[str, LabelColumn] = {
-    "cola": LabelColumn(1, _TWO, ("matthews",)),
-    "sst2": LabelColumn("label", _TWO),
-    "mrpc": LabelColumn("Quality", _TWO, ("f1", "accuracy")),
-    "stsb": LabelColumn("score", (), ("spearman", "pearson")),
-    "qqp": LabelColumn("is_duplicate", _TWO, ("f1", "accuracy")),
-    "mnli": LabelColumn("gold_label", _THREE),
-    "qnli": LabelColumn("label", _ENTAILED),
-    "rte": LabelColumn("label", _ENTAILED),
-    "wnli": LabelColumn("label", _TWO),
-    "ax": LabelColumn("Label", _THREE, ("matthews",)),
+    name: LabelColumn(_COLUMNS.get(name, KNOWN[name].form.label), KNOWN[name].form.labels, KNOWN[name].scored_by)
+    for name in _SCORED
 }
 SWAG = LabelColumn("label", ("0", "1", "2", "3"))
 

@@ -314,6 +314,18 @@ def test_archives_and_folders_that_can_not_be_used(tmp_path: Path) -> None:
         prepare(tmp_path / "out2", "sst2", tmp_path / "glue")
 
 
+def test_a_member_that_can_not_be_unpacked_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "SST-2.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("SST-2/train.tsv", "sentence\tlabel\n" + "a film like no other\t1\n" * 500)
+        at = file.infolist()[0].header_offset + 30 + len("SST-2/train.tsv")
+    data = bytearray(path.read_bytes())
+    data[at : at + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"SST-2\.zip can't be read"):
+        prepare(tmp_path / "out", "sst2", path)
+
+
 def test_what_was_never_there_says_where_to_get_it(tmp_path: Path) -> None:
     said, _ = prepare(tmp_path / "out", "sst2", tmp_path / "gone")
     assert said["why"] == "its files do not exist"

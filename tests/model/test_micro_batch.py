@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from model import lines, micro_batch
@@ -18,6 +17,7 @@ from model.pretraining_loop import train
 from model.trial import largest
 from model.trials import Question, ask
 from pipeline.errors import TrainingError
+from pipeline.owners import Owner
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import StopAt, config_of, files, job
 from tests.model.tiny import ARCHITECTURE, write_shards
@@ -172,17 +172,9 @@ def test_a_trial_ends_with_who_asked_for_it(tmp_path: Path, shards: Path) -> Non
         assert process.stderr is not None and "looking for" in process.stderr.readline()
         while not (children := Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()):
             time.sleep(0.05)
+        (trial,) = map(Owner.of, map(int, children))
         process.send_signal(signal.SIGKILL)
-    (trial,) = children
     deadline = time.monotonic() + 10
-    while _works(int(trial)) and time.monotonic() < deadline:
+    while not trial.surely_dead() and time.monotonic() < deadline:  # one that nobody buries is dead too
         time.sleep(0.05)
-    assert not _works(int(trial))
-
-
-def _works(pid: int) -> bool:
-    """Whether the process lives. A dead one may stay in the list of processes: not every container's first process buries."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    assert trial.surely_dead()
