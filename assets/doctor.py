@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from assets import graph
+from pipeline import units
 from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.objects import Objects
@@ -76,10 +77,10 @@ def _versions() -> list[Check]:
 
 def _disk(home: Any) -> Check:
     there = next(p for p in (home, *home.parents) if p.exists())
-    free = shutil.disk_usage(there).free / 1e9
-    low = free < LOW_DISK_GB
+    free = shutil.disk_usage(there).free
+    low = free < LOW_DISK_GB * 1e9
     todo = f"Below {LOW_DISK_GB} GB: free some, or set `home` in settings.yaml to another disk." if low else ""
-    return _check("disk", "warning" if low else "ok", f"{free:.1f} GB free for {home}", todo)
+    return _check("disk", "warning" if low else "ok", f"{units.size(free)} free for {home}", todo)
 
 
 def _writable() -> Check:

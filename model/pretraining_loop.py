@@ -55,7 +55,7 @@ from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
 from model.unpadded import UnpaddedBatch, unpadded_of
-from pipeline import progress
+from pipeline import progress, units
 from pipeline.config import TrainConfig
 from pipeline.errors import DataError, StoreError, TrainingError
 from pipeline.masking import control
@@ -642,11 +642,11 @@ class _Run:
         told = (
             f"{config.steps:,} steps of {config.batch_size} × {config.sequence_length} tokens: {epochs:.2f} epochs of "
             f"{rows:,} sequences, {parameters:,} parameters; about {_duration(hours)} at {seconds:.3g} s a step, "
-            f"{disk / 1e6:,.0f} MB of checkpoints, on {self.replicas.count} × {self.device.name}; "
+            f"{units.size(disk)} of checkpoints, on {self.replicas.count} × {self.device.name}; "
             + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
         if free < disk:
-            told += f". ONLY {free / 1e6:,.0f} MB ARE FREE for them: free space before it ends there"
+            told += f". ONLY {units.size(free)} ARE FREE for them: free space before it ends there"
         if self.timing is not None:
             self.timing.append(row | {"told": told})
         self._say(told)
@@ -656,7 +656,7 @@ class _Run:
         least, free = sum(p.numel() for p in self.model.parameters()) * CHECKPOINT_BYTES * 2, self._room()
         if self.replicas.first and free < least:
             raise StoreError(
-                f"{self.folder} has room for {free / 1e6:,.0f} MB, two checkpoints of this model take {least / 1e6:,.0f} MB",
+                f"{self.folder} has room for {units.size(free)}, two checkpoints of this model take {units.size(least)}",
                 "Free space, or set `home` in settings.yaml to a folder on another disk.",
             )
 

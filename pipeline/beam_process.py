@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline import errors, places
+from pipeline import errors, places, units
 from pipeline.errors import BertError, StoreError
 
 _MEMORY = "It may have run out of memory: run again, if need be with fewer workers (beam.workers in settings.yaml)."
@@ -46,7 +46,7 @@ def check_room(out: Path, needed: float, what: str, todo: str) -> None:
     free = shutil.disk_usage(out).free
     if needed > free:
         raise StoreError(
-            f"{out}: the {what} need about {needed / 1e9:.1f} GB on the way, {free / 1e9:.1f} GB are free",
+            f"{out}: the {what} need about {units.size(needed)} on the way, {units.size(free)} are free",
             todo,
         )
 

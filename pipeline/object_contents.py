@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
-from pipeline import manifest, owners, places, progress
+from pipeline import manifest, owners, places, progress, units
 from pipeline.atomic import explained, fsync_folder, rename_folder, write_bytes
 from pipeline.content import file_sha256
 from pipeline.contents import MAKE_ANEW, MISSING, READ_ONLY, Problem
@@ -366,6 +366,6 @@ def _check_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(
-            f"{folder}: what is fetched from the store needs {needed / 1e9:.1f} GB here, {free / 1e9:.1f} GB are free",
+            f"{folder}: what is fetched from the store needs {units.size(needed)} here, {units.size(free)} are free",
             "Free space (cache/ under the home folder may be removed while nothing runs), or move `home` in settings.yaml.",
         )

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Never, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
-from pipeline import atomic
+from pipeline import atomic, units
 from pipeline.errors import SourceError, StoreError
 from pipeline.owners import held_slot
 from pipeline.settings import settings
@@ -185,14 +185,10 @@ def check_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
     if needed > 0 and needed + MARGIN_BYTES > free:
         raise StoreError(
-            f"{folder}: {_gigabytes(needed)} are still to be downloaded (and {_gigabytes(MARGIN_BYTES)} to be left), "
-            f"but only {_gigabytes(free)} are free",
+            f"{folder}: {units.size(needed)} are still to be downloaded (and {units.size(MARGIN_BYTES)} to be left), "
+            f"but only {units.size(free)} are free",
             "Free space there, or set `home` in settings.yaml (or BERT_HOME) to another disk; then run again.",
         )
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:,.2f} GB"
 
 
 # ── attempts ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -350,7 +350,7 @@ def test_a_full_disk_is_one_message_that_names_the_way_out(tmp_path: Path) -> No
     mounted = (
         os.geteuid() == 0
         and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", str(disk)], capture_output=True
         ).returncode
     )
     if not mounted:
@@ -363,6 +363,13 @@ def test_a_full_disk_is_one_message_that_names_the_way_out(tmp_path: Path) -> No
         assert "No space left on device" in output and "free space" in output, output
         assert "Traceback" not in output
         assert world.json("verify")["problems"] == []
+        # what a stage will need is known before it begins: these two are refused instead of begun
+        for size, told in (("300k", "documents need about"), ("1m", "two checkpoints of this model take")):
+            subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+            output = world.bert("run", "tiny/pretrained_32", code=1)
+            assert told in output and "Free space" in output, output
+            assert "Traceback" not in output
+            assert world.json("verify")["problems"] == []
         subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
         world.bert("run", "tiny/pretrained_32")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

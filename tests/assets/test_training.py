@@ -91,7 +91,7 @@ def test_an_asset_shows_live_points_and_a_cancel_saves(world: World) -> None:
 
     output = when(process, lambda line: line.startswith("pretrained_32:") and "loss" in line, cancel)
     assert process.returncode == 1, output
-    assert "steps of 8 × 32 tokens" in output and "MB of checkpoints" in output  # before it begins
+    assert "steps of 8 × 32 tokens" in output and " of checkpoints" in output  # before it begins
     assert "tried again" not in output and "Interrupted" not in output
     assert points and {"step", "loss", "learning_rate"} <= set(points[0]) and points[0]["step"] > 0
     assert sorted(runs(world).values()) == ["CANCELED", "SUCCESS"]

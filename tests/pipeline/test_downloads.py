@@ -575,7 +575,7 @@ def test_free_disk_is_looked_at_before_the_first_byte(site, home):
     vast = [
         Wanted(f"{site.url}/{n}.bz2", f"{n}.bz2", hashlib.sha1(b"%d" % n).hexdigest(), "sha1", 10**15) for n in range(2)
     ]
-    with pytest.raises(StoreError, match=r"home: 2,000,000\.00 GB are still to be downloaded .* GB are free"):
+    with pytest.raises(StoreError, match=r"home: 2,000\.0 TB are still to be downloaded .* GB are free"):
         get(*vast)
     assert not site.log
 
@@ -583,7 +583,7 @@ def test_free_disk_is_looked_at_before_the_first_byte(site, home):
 def test_free_disk_is_looked_at_when_only_the_server_knows_the_size(site):
     site.always["/a.bz2"] = announced(10**15)
     file = wanted(site, size=None)
-    with pytest.raises(StoreError, match=r"1,000,000\.00 GB are still to be downloaded"):
+    with pytest.raises(StoreError, match=r"1,000\.0 TB are still to be downloaded"):
         get(file)
     assert transfer.length(partial_of(file)) == 0
 
