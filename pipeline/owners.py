@@ -15,10 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 import psutil
 
 from pipeline.atomic import make_folder, write_bytes
+
+POLL_SECONDS = 0.05  # between two looks at a lock that another process holds
 
 
 @dataclass(frozen=True)
@@ -135,12 +138,12 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
     """
     make_folder(path.parent)
     with path.open("a+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
+        told = False
+        while not _taken(file):
+            if waiting is not None and not told:
                 waiting(f"waiting for {_holder(path)}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+                told = True
+            time.sleep(POLL_SECONDS)
         file.truncate(0)
         file.write(json.dumps({"owner": str(Owner.this()), "what": what}).encode())
         file.flush()
@@ -151,23 +154,33 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
 
 
 @contextmanager
-def held_slot(paths: Sequence[Path], waiting: Callable[[], None], poll_seconds: float = 0.05) -> Iterator[None]:
+def held_slot(paths: Sequence[Path], waiting: Callable[[], None]) -> Iterator[None]:
     """Hold one of several locks, the first that is free; `waiting` is called once if none is. No order among who waits."""
     make_folder(paths[0].parent)
     told = False
     while True:
         for path in paths:
             with path.open("a+b") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                yield
-                return
+                if _taken(file):
+                    yield
+                    return
         if not told:
             waiting()
             told = True
-        time.sleep(poll_seconds)
+        time.sleep(POLL_SECONDS)
+
+
+def _taken(file: IO[bytes]) -> bool:
+    """Whether the lock of `file` is held by us from now on.
+
+    Asked for again and again instead of waited for in the kernel: some libraries (polars) have signals restart system
+    calls, and what waits in flock would then never hear Ctrl-C.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _holder(path: Path) -> str:

@@ -104,6 +104,26 @@ def test_an_asset_shows_live_points_and_a_cancel_saves(world: World) -> None:
     assert found["found"].startswith("1 unfinished, ") and str(folder) in found["found"]
 
 
+def test_a_second_bert_run_shows_the_first_even_where_that_was_killed(world: World) -> None:
+    world.edit("steps: 30", LONG)
+    first = world.start("run", "tiny/pretrained_32")
+    wait_for(lambda: step(world) > 20)
+    first.kill()
+    first.communicate()
+    second = world.start("run", "tiny/pretrained_32")
+    output = when(
+        second,
+        lambda line: line.startswith("pretrained_32:") and "steps" in line,
+        lambda: second.send_signal(signal.SIGINT),
+    )
+    assert "waiting for bert run tiny" in output and "which has ended; what it started goes on" in output
+    assert "Traceback" not in output and second.returncode
+    (started,) = instance(world, "[r.run_id for r in i.get_runs() if r.status.value == 'STARTED']")
+    canceling = f"[str(i.report_run_canceled(i.get_run_by_id({started!r})))]"
+    assert len(instance(world, canceling)) == 1  # as a person does in Dagster
+    wait_for(lambda: not training(world))
+
+
 def test_a_hung_process_is_killed_when_the_run_is_terminated_by_force(world: World) -> None:
     """What "Force termination immediately" does: the run is marked as canceled at once."""
     world.edit("steps: 30", LONG)

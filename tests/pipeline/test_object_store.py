@@ -157,7 +157,7 @@ def test_too_little_room_for_what_is_fetched_is_said_before(
 ) -> None:
     version = publish(store)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: os.terminal_size((0, 0)) and type("Usage", (), {"free": 9}))
-    with pytest.raises(StoreError, match=r"needs 0\.0 GB here") as raised:
+    with pytest.raises(StoreError, match=r"needs 1\.1 kB here, 9 bytes are free") as raised:
         elsewhere.folder(STAGE, version)
     assert "cache/" in raised.value.todo
     assert not (elsewhere.home / "cache" / STAGE).exists()

@@ -119,3 +119,34 @@ def test_the_second_waits_and_says_for_whom_and_a_killed_holder_holds_nothing(tm
         with held_lock(tmp_path / "lock", waiting=say):
             first.join()
         assert len(said) == 1 and f"the first (pid {first.pid}" in said[0]
+
+
+WAIT = """
+import signal, sys
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import polars
+from pipeline.owners import held_lock
+polars.DataFrame({"a": [1]}).lazy().filter(polars.col("a") > 0).collect()  # its handlers stand from now on
+with held_lock(Path(sys.argv[1]), waiting=lambda line: print(line, flush=True)):
+    print("taken")
+"""
+
+
+def test_an_interrupt_ends_the_waiting_also_where_a_library_lets_signals_restart_system_calls(tmp_path: Path) -> None:
+    with held_lock(tmp_path / "lock", what="the first"):
+        second = subprocess.Popen(
+            [sys.executable, "-c", WAIT, str(tmp_path / "lock")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert second.stdout is not None
+        assert second.stdout.readline().startswith("waiting for the first")
+        time.sleep(0.5)  # it waits by now
+        second.send_signal(signal.SIGINT)
+        try:
+            said, error = second.communicate(timeout=20)
+        finally:
+            second.kill()
+    assert said == "" and "KeyboardInterrupt" in error

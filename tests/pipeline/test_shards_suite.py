@@ -423,12 +423,13 @@ print(json.dumps([found["train_rows"], int(peak.split()[1])]))
 
 @pytest.mark.slow
 def test_memory_does_not_follow_the_shards(built, tmp_path):
-    """Eight times as many shards, of many batches each: the peak stays within 15 %."""
+    """Eight times as many shards, of many batches each: the peak stays within 15 %. (Measured: 455 MB with one, 472 with
+    two, 500–535 with three to 32: what the allocator keeps between files, which is why it begins with four.)"""
     out, statistics = built(CONFIG)
     table = pa.concat_tables([pq.read_table(out / file) for file in FILES])
     many = pa.concat_tables([table] * (400_000 // len(table)))
     peaks = []
-    for files in (1, 8):
+    for files in (4, 32):
         folder = tmp_path / str(files)
         (folder / "train").mkdir(parents=True)
         shutil.copytree(out / "held_out", folder / "held_out")
