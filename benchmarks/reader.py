@@ -21,11 +21,12 @@ import pyarrow as pa
 import torch
 
 from benchmarks.shards import made, read
-from model.batches import Targets, batch_of, drawn_masks, padded_length, training_rows
+from model.batches import batch_of, padded_length, training_rows
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.feed import Feed, Place
 from model.loader import Ahead
 from model.optimizer import AdamW, clip_gradients
+from model.targets import Targets, drawn_masks
 from model.unpadded import unpadded_of
 from pipeline.config import Architecture, ShardsConfig
 from pipeline.masking import Control, control

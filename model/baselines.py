@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from model.batches import Targets, held_out_rows
+from model.batches import held_out_rows
 from model.lines import short
+from model.targets import Targets
 from pipeline.shard_reader import ShardReader
 
 PART = 4096

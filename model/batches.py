@@ -4,7 +4,6 @@ B batch, S padded length, P one more than the most masked words in a row, M mask
 static shapes has fillers among the M, whose weight is 0.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,13 +14,11 @@ from torch import Tensor
 from model.bert import BertForPretraining
 from model.devices import Device
 from model.order import rows_at
-from pipeline.config import ShardsConfig
+from model.targets import Targets
 from pipeline.errors import DataError
-from pipeline.masking import Control, draw_masks
-from pipeline.ragged import places, ranges
+from pipeline.ragged import places
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import Shards
-from pipeline.streams import drawn, stable_hash
 
 LENGTHS = 4
 """Batches are padded to a multiple of a quarter of the sequence length: few shapes to compile, little padding."""
@@ -83,10 +80,6 @@ class Batch:
         )
 
 
-Targets = Callable[[Shards, npt.NDArray[np.int64], npt.NDArray[np.int64]], Shards]
-"""(rows without targets, their numbers, the epoch of each; -1: held out) → the rows with what is to be predicted"""
-
-
 def training_rows(reader: ShardReader, step: int, batch_size: int, seed: int, targets: Targets | None = None) -> Shards:
     """The rows of step `step`, counted from 0: samples step · batch_size and on."""
     first = step * batch_size
@@ -99,36 +92,6 @@ def held_out_rows(reader: ShardReader, rows: npt.NDArray[np.int64], targets: Tar
     """These rows, with the same targets on every evaluation."""
     found = reader.take(rows)
     return targets(found, rows, np.full(len(rows), -1)) if targets else found
-
-
-def next_words(rows: Shards, numbers: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> Shards:
-    """Left to right: every token is to be predicted but the first, at the position before it."""
-    counts = rows.lengths - 1
-    following = ranges(rows.input_offsets[:-1] + 1, counts)
-    return replace(
-        rows,
-        masked_positions=places(counts),
-        masked_ids=rows.input_ids[following],
-        masked_offsets=np.concatenate([[0], np.cumsum(counts)]),
-    )
-
-
-def drawn_masks(config: ShardsConfig, control: Control, seed: int) -> Targets:
-    """Masks that are drawn when rows are loaded: a function of (seed, epoch, number of the row)."""
-    root = np.array([stable_hash("masks", seed)], np.uint64)
-
-    def draw(rows: Shards, numbers: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> Shards:
-        keys = drawn(drawn(root, epochs + 1), numbers)
-        found = draw_masks(rows.input_ids, rows.lengths, keys, config, config.max_predictions_per_seq, control)
-        return replace(
-            rows,
-            input_ids=found.input_ids,
-            masked_positions=found.positions,
-            masked_ids=found.ids,
-            masked_offsets=np.concatenate([[0], np.cumsum(found.counts)]),
-        )
-
-    return draw
 
 
 def padded_length(longest: int, sequence_length: int, shapes: int = LENGTHS) -> int:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from model.batches import LENGTHS, Targets, padded_length
+from model.batches import LENGTHS, padded_length
 from model.buckets import Buckets
 from model.order import part, rows_of
+from model.targets import Targets
 from pipeline.errors import TrainingError
 from pipeline.shard_reader import ShardReader, slice_of
 from pipeline.shard_schema import Shards

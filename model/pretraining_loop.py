@@ -25,43 +25,39 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from model import budget, checkpoint, guard, lines, micro_batch
 from model.baselines import baselines
 from model.batches import (
     Batch,
-    Targets,
     batch_of,
     check,
-    drawn_masks,
     held_out_rows,
-    next_words,
 )
-from model.bert import BertForPretraining, Losses, initialize, pretraining_losses
+from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.child import Stop
 from model.curves import Curves
 from model.devices import Device, open_device
 from model.feed import Feed, Place
 from model.fingerprint import fingerprint
 from model.flops import peak_flops, training_flops
+from model.found import Found
 from model.heartbeat import Heartbeat
-from model.lamb import Lamb
 from model.lines import Lines, short
-from model.optimizer import AdamW, Optimizer, clip_gradients, clip_gradients_ahead
+from model.optimizer import clip_gradients, clip_gradients_ahead
+from model.optimizers import optimizer_of
 from model.order import mix
 from model.pretraining_job import METRICS, STABLE, Job, State, Window, mean, rows_at_once
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
+from model.targets import targets_of
 from model.unpadded import UnpaddedBatch, unpadded_of
 from pipeline import progress, units
 from pipeline.config import TrainConfig
 from pipeline.errors import DataError, StoreError, TrainingError
-from pipeline.masking import control
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import Shards
-from pipeline.tokenizer import read_vocabulary
 
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
@@ -122,11 +118,11 @@ class _Run:
         self.config: TrainConfig = job.config
         self.train_shards = self._reader("train")
         self.held_out_shards = self._reader("held_out")
-        self.targets = _targets(job)
+        self.targets = targets_of(self.config, job.vocabulary / "vocab.txt")
         self.model = BertForPretraining(self.config.architecture, job.vocabulary_size, self.config.sentence_task)
         self.model.to(device.torch_device)
         self.model.encoder.checkpointing = job.training.activation_checkpointing
-        self.optimizer = _optimizer(self.config, self.model)
+        self.optimizer = optimizer_of(self.config, self.model.named_parameters())
         own = -(-self.config.batch_size // replicas.count)
         self.rows_at_once = rows_at_once(own, self.config.sequence_length, job.training.micro_batch_tokens)
         self.parts = -(-own // self.rows_at_once)
@@ -275,7 +271,7 @@ class _Run:
             self._settle_all()
         return True
 
-    def _update(self, found: "_Found", rate: float) -> None:
+    def _update(self, found: "Found", rate: float) -> None:
         """Clip and apply the gradients, unless they or the loss are not finite, and add their norm to what was found.
 
         Where the device is ahead, it decides that itself, from the same numbers.
@@ -305,7 +301,7 @@ class _Run:
             self._settle(asked.rate, asked.found.read())
         self._watch_compilations()
 
-    def _settle(self, rate: float, found: "_Found") -> None:
+    def _settle(self, rate: float, found: "Found") -> None:
         """What follows from a step's results: counters, guards, rows."""
         config, state = self.config, self.state
         size = self.metrics.size if self.metrics is not None else 0
@@ -316,7 +312,7 @@ class _Run:
             if state.step > self.last_bad:
                 self.rolled_back = 0
             self._look_for_a_spike(found.loss)
-            _add(state.window, found)
+            found.add_to(state.window)
         else:
             if self.good is None:
                 self.good = copy.deepcopy(state), size
@@ -335,7 +331,7 @@ class _Run:
             state.window = Window()
             progress.report(state.step, config.steps, "steps", **{k: v for k, v in means.items() if v is not None})
 
-    def _gradients(self, batch_number: int, number: int, rehearsal: bool = False) -> "_Found | None":
+    def _gradients(self, batch_number: int, number: int, rehearsal: bool = False) -> "Found | None":
         """Gradients of this replica's share of a batch, a part at a time, and what all replicas found; None: asked to stop.
 
         The loss is the mean over all masked words of the whole batch plus the mean over all its pairs: every part weighs as
@@ -347,7 +343,7 @@ class _Run:
         totals = [sum(len(some.masked_ids) for some in rows), sum(map(len, rows))]
         words_total, pairs_total = map(self.device.scalar, totals if rehearsal else self.replicas.sums(totals))
         self.model.train()
-        found = _Found(self.device)
+        found = Found(self.device)
         for part, some in enumerate(rows):
             if part and any(self.replicas.sums([self.stop.asked])):
                 return None
@@ -476,7 +472,7 @@ class _Run:
     @torch.no_grad()  # XLA can't take views in inference mode
     def _scores(self) -> dict[str, float | None] | None:
         self.model.eval()
-        found = _Found(self.device)
+        found = Found(self.device)
         self.device.begin()  # so that it adds to the same kind of thing in every part
         replicas = self.replicas
         parts = list(_parts(self._held_out_rows(), self.rows_at_once))
@@ -814,119 +810,12 @@ class _Run:
         }
 
 
-class _Found:
-    """What forward passes found, over parts and replicas: counts that the host knows, and sums that are on the device.
-
-    Only `read` waits for the device.
-    """
-
-    def __init__(self, device: Device) -> None:
-        self.words = self.sentences = self.tokens = self.places = self.flops = 0.0
-        self.words_right = self.words_loss = self.sentences_right = self.sentences_loss = self.gradient_norm = 0.0
-        """0 until they are read; the norm is that of the whole batch's gradient"""
-        self.sums = torch.zeros(5, dtype=torch.float64, device=device.torch_device)
-        """these five, in this order"""
-
-    def add(
-        self,
-        losses: Losses,
-        words: Tensor,
-        pairs: Tensor | None,
-        batch: Batch | UnpaddedBatch,
-        words_total: float | Tensor,
-        pairs_total: float | Tensor,
-    ) -> None:
-        """Add a batch's sums: its losses, which are sums divided by these totals, and what is right in its logits."""
-        right = words.detach().argmax(1) == batch.masked_ids
-        if batch.masked_weights is not None:
-            right &= batch.masked_weights > 0
-        sums = [right.sum(), losses.masked_words.detach().double() * words_total]
-        if losses.next_sentence is not None and pairs is not None and batch.labels is not None:
-            sums.append((pairs.detach().argmax(1) == batch.labels).sum())
-            sums.append(losses.next_sentence.detach().double() * pairs_total)
-        self.sums[: len(sums)] += torch.stack([each.double() for each in sums])
-
-    def count(self, rows: Shards, batch: Batch | UnpaddedBatch, flops: float = 0.0) -> None:
-        """Count a batch, made of `rows`."""
-        self.words += len(rows.masked_ids)
-        if batch.labels is not None:
-            self.sentences += len(rows)
-        self.tokens += batch.tokens
-        self.places += batch.input_ids.numel()
-        self.flops += flops
-
-    def of_all(self, replicas: Replicas) -> "_Found":
-        """Makes this the sum over all replicas."""
-        counts = [self.words, self.sentences, self.tokens, self.places, self.flops]
-        self.words, self.sentences, self.tokens, self.places, self.flops = replicas.sums(counts)
-        replicas.sum_on_device(self.sums)
-        return self
-
-    def read(self) -> "_Found":
-        """This, with the sums read."""
-        read = self.sums.tolist()
-        self.words_right, self.words_loss, self.sentences_right, self.sentences_loss, self.gradient_norm = read
-        return self
-
-    def loss_on(self, device: Device) -> Tensor:
-        """`loss` as the device knows it: float64 scalar."""
-        words, sentences = (device.scalar(max(1.0, count)) for count in (self.words, self.sentences))
-        return self.sums[1] / words + self.sums[3] / sentences
-
-    @property
-    def loss(self) -> float:
-        """Mean over masked words plus mean over pairs."""
-        return (mean(self.words_loss, self.words) or 0.0) + (mean(self.sentences_loss, self.sentences) or 0.0)
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether loss and gradient norm are."""
-        return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
-
-
 @dataclass(frozen=True)
 class _Asked:
     """A step that the device was asked for."""
 
     rate: float
-    found: _Found
-
-
-def _add(window: Window, found: _Found) -> None:
-    window.steps += 1
-    window.loss += found.loss
-    window.mlm_loss += mean(found.words_loss, found.words) or 0.0
-    window.nsp_loss += mean(found.sentences_loss, found.sentences) or 0.0
-    window.words += int(found.words)
-    window.words_right += int(found.words_right)
-    window.sentences += int(found.sentences)
-    window.sentences_right += int(found.sentences_right)
-    window.gradient_norm += found.gradient_norm
-    window.padding_share += 1 - found.tokens / found.places
-
-
-def _optimizer(config: TrainConfig, model: torch.nn.Module) -> Optimizer:
-    return {"adamw": AdamW, "lamb": Lamb}[config.optimizer](
-        model.named_parameters(),
-        beta1=config.adam_beta1,
-        beta2=config.adam_beta2,
-        epsilon=config.adam_epsilon,
-        weight_decay=config.weight_decay,
-        bias_correction=config.bias_correction,
-    )
-
-
-def _targets(job: Job) -> Targets | None:
-    """What rows without stored masks are given to predict."""
-    config = job.config
-    if config.objective == "clm":
-        return next_words
-    if config.masks is None:
-        return None
-    vocabulary = read_vocabulary(job.vocabulary / "vocab.txt")
-    cls_id, sep_id, mask_id = (vocabulary.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
-    of_vocabulary = control(vocabulary, cls_id=cls_id, sep_id=sep_id, mask_id=mask_id)
-    return drawn_masks(config.masks, of_vocabulary, mix(config.seed, config.first_step))
+    found: Found
 
 
 def _duration(hours: float) -> str:

@@ -22,8 +22,8 @@ import torch
 from model.batches import batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.devices import Device, open_device
-from model.lamb import Lamb
-from model.optimizer import AdamW, clip_gradients
+from model.optimizer import clip_gradients
+from model.optimizers import optimizer_of
 from model.pretraining import STAGE
 from model.random_rows import random_rows
 from model.trials import Question
@@ -59,7 +59,7 @@ class Trial:
         self.model = model.to(device.torch_device).train()
         self.model.encoder.checkpointing = question.training.activation_checkpointing
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.optimizer = {"adamw": AdamW, "lamb": Lamb}[config.optimizer](self.model.named_parameters())
+        self.optimizer = optimizer_of(config, self.model.named_parameters())
 
     def step(self, count: int) -> tuple[float, float]:
         """A step with one part of `count` rows; seconds of forward and backward, and of the update."""

@@ -10,8 +10,9 @@ import pytest
 import torch
 from scipy.stats import chi2_contingency
 
-from model.batches import batch_of, check, drawn_masks, held_out_rows, next_words, training_rows
+from model.batches import batch_of, check, held_out_rows, training_rows
 from model.order import mix, permuted, rows_at
+from model.targets import drawn_masks, next_words
 from pipeline.config import ShardsConfig
 from pipeline.errors import DataError
 from pipeline.instances import build

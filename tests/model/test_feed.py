@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.batches import drawn_masks, training_rows
+from model.batches import training_rows
 from model.buckets import WINDOW_ROWS, Buckets, deal, window_steps
 from model.feed import Feed, Place
 from model.order import BLOCK, mix, part, permuted, rows_at, rows_of
+from model.targets import drawn_masks
 from pipeline.config import ShardsConfig
 from pipeline.errors import TrainingError
 from pipeline.masking import control

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from model.attention import Rows, _Attention, _by_kernel, unpadded
-from model.batches import Batch, batch_of, next_words, padded_length
+from model.batches import Batch, batch_of, padded_length
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.dropout import Dropout, kept
+from model.targets import next_words
 from model.unpadded import UnpaddedBatch, unpadded_of
 from pipeline.errors import DataError
 from pipeline.shard_schema import Shards

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2_contingency, chisquare
 
-from model.batches import drawn_masks
+from model.targets import drawn_masks
 from pipeline.config import ShardsConfig
 from pipeline.masking import control
 from pipeline.shard_reader import ShardReader
