@@ -228,7 +228,7 @@ def main() -> None:
             device = open_device(question.training.device, question.training.threads)
             say({"answer": answer(question, device, say)})
         except BertError as error:
-            print(f"{error.what} {error.todo}", file=sys.stderr)
+            print(f"{error.what}. {error.todo}", file=sys.stderr)
             sys.exit(1)
         except torch.OutOfMemoryError:
             print("one row does not fit into the memory of the card", file=sys.stderr)
