@@ -234,4 +234,6 @@ def estimate_text(found: Plain) -> str:
 def _hours(hours: float | None) -> str:
     if hours is None:
         return "–"
-    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 1 else f"{max(1, hours * 60):.0f} min"
+    if hours >= 1:
+        return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h"
+    return f"{hours * 60:.0f} min" if hours * 60 >= 1 else "< 1 min"

@@ -31,6 +31,7 @@ def test_a_step_is_measured_without_shards(fresh: World) -> None:
     assert told["total_hours"]["8"] == pytest.approx(first["hours"]["8"] + second["hours"]["8"])
     assert told["total_hours"]["64"] is None
     text = estimate_text(told)
+    assert first["hours"]["1"] < 1 / 60 and "pretrained_32                  < 1 min       < 1 min             –" in text
     assert "an estimate" in text and "n devices are n times as fast as one" in text and "8% padding at 32" in text
     assert not (fresh.home / "store").exists() and not (fresh.home / "runs").exists(), "nothing runs"
 
