@@ -77,6 +77,16 @@ def _has_error(found: reading.Plain) -> bool:
     return any(row["state"] == ERROR for row in found["assets"])
 
 
+def _told_broken(target: str) -> bool:
+    """Whether `comparisons`, all of them, leaves out files that can't be used; each is told on stderr."""
+    if target.rstrip("/") != RESERVED:
+        return False
+    errors = graph.load_compared(graph.load()).errors
+    for name, error in sorted(errors.items()):
+        print(f"error: {RESERVED}/{name} is left out: {error}", file=sys.stderr)
+    return bool(errors)
+
+
 def told_progress() -> AbstractContextManager[None]:
     """Within the block, what takes long says on stderr how far it is."""
 
@@ -96,8 +106,9 @@ def run(
     accept: Annotated[str, typer.Option(metavar="CHECK", help="publish the asset although this check failed")] = "",
     reason: Annotated[str, typer.Option(help="why; stands in the record")] = "",
     device: Annotated[
-        str, typer.Option(metavar="CARD", help='of --dry-run: time on this card ("NVIDIA H200"), not measured here')
-    ] = "",
+        str | None,
+        typer.Option(metavar="CARD", help='of --dry-run: time on this card ("NVIDIA H200"), not measured here'),
+    ] = None,
     mfu: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="of --device: share of its peak that training reaches; 0.4")
     ] = None,
@@ -120,11 +131,14 @@ def run(
             lambda v: f"accepted: {target} is version {v['version']}",
         )
         return
+    broken = _told_broken(target)
     forced = ([asset.name] if asset else list(nodes)) if force else []
     if dry_run:
         _dry_run(reading.status(wanted, forced, target), wanted, device, mfu, as_json)
+        if broken:
+            raise typer.Exit(1)
         return
-    if device or mfu is not None:
+    if device is not None or mfu is not None:
         raise RecipeError("--device and --mfu are for --dry-run", "Where a run trains stands in settings.yaml.")
     from assets.run import run as run_assets
 
@@ -146,17 +160,16 @@ def run(
             f"Next: bert status {target} · bert run {target}",
             file=sys.stderr,
         )
+    if broken or not succeeded:
         raise typer.Exit(1)
 
 
-def _dry_run(state: Any, wanted: Mapping[str, Node], device: str, mfu: float | None, as_json: bool) -> None:
-    """What would run, and how long its pretraining would take."""
+def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: float | None, as_json: bool) -> None:
+    """What would run, and how long its pretraining would take, be its sources at hand or not; exit code as of `show_status`."""
     from assets import cost
 
-    if mfu is not None and not device:
+    if mfu is not None and device is None:
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
-    if _has_error(state):  # what can't be made takes no time
-        show_status(state, as_json)
     if not as_json:
         print(reading.status_text(state), flush=True)
     left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
@@ -165,6 +178,8 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str, mfu: float | N
         print(json.dumps({**state, "training": told}, indent=2, ensure_ascii=False))
     elif told is not None:
         print(cost.estimate_text(told))
+    if _has_error(state):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -178,7 +193,10 @@ def status(
         return
     nodes, asset = graph.find(target)
     wanted = graph.upstream(asset) if asset else nodes
+    broken = _told_broken(target)
     show_status(reading.status(wanted, target=target), as_json)
+    if broken:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from assets.told import on_one_line
 from model import comparison
 from pipeline.build import needed, open_store
 from pipeline.config import Comparison
+from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED
 
 
@@ -17,7 +18,10 @@ def compare(name: str) -> dict[str, Any]:
 
     Raises RecipeError for an unknown or broken comparison, StoreError for content that is broken.
     """
-    node = graph.comparison_nodes(name)[name]
+    nodes = graph.comparison_nodes(name)
+    if name not in nodes:  # "", which is all of them
+        raise RecipeError("no comparison is named", f"Known: {', '.join(nodes)}.")
+    node = nodes[name]
     assert isinstance(node.config, Comparison)
     store = open_store()
     need = needed(store, node)

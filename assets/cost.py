@@ -49,12 +49,14 @@ class Phase:
         return max(4, round((1 - self.padding_share) * self.config.sequence_length))
 
 
-def estimate(nodes: Mapping[str, Node], assets: Sequence[str], device: str = "", mfu: float = MFU) -> Plain | None:
+def estimate(
+    nodes: Mapping[str, Node], assets: Sequence[str], device: str | None = None, mfu: float = MFU
+) -> Plain | None:
     """Hours of each phase among `assets` on 1, 8 and 64 devices, as plain values; None where there is no phase among them.
 
     Args:
         nodes: of the recipe.
-        device: a card known to model/flops.py, of whose peak training reaches the share `mfu`; empty: this machine's, measured.
+        device: a card known to model/flops.py, of whose peak training reaches the share `mfu`; None: this machine's, measured.
 
     Raises:
         RecipeError: the stated device is not known, or a phase is not for it.
@@ -65,7 +67,7 @@ def estimate(nodes: Mapping[str, Node], assets: Sequence[str], device: str = "",
         return None
     phases = [phase for node in chosen if (phase := _phase(store, node, nodes)) is not None]
     missing = "" if len(phases) == len(chosen) else "the architecture is imported_checkpoint's, which was not made yet"
-    if device:
+    if device is not None:
         speeds, found = _stated(phases, device, mfu), {"basis": "stated", "device": device, "mfu": mfu}
     else:
         speeds, found, failed = _measured(phases)
@@ -153,7 +155,8 @@ def _measured(phases: Sequence[Phase]) -> tuple[list[Speed], Plain, str]:
         for answer in ask(questions, LIMIT_SECONDS, lambda said: print(f"  {said}", file=sys.stderr, flush=True)):
             answers.append(answer)
     except TrainingError as error:
-        failed = f"{error.what}; state a device instead: --device H200"
+        stated = all(phase.config.precision == "bf16" for phase in phases)
+        failed = error.what.rstrip(".") + ("; state a device instead: --device H200" if stated else "")
     found: Plain = {"basis": "measured", "device": None, "threads": training.threads, "torch": None}
     if answers:
         found |= {"device": answers[0]["device_name"], "torch": answers[0]["torch"]}
@@ -231,4 +234,6 @@ def estimate_text(found: Plain) -> str:
 def _hours(hours: float | None) -> str:
     if hours is None:
         return "–"
-    return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h" if hours >= 1 else f"{max(1, hours * 60):.0f} min"
+    if hours >= 1:
+        return f"{hours:,.0f} h" if hours >= 10 else f"{hours:.1f} h"
+    return f"{hours * 60:.0f} min" if hours * 60 >= 1 else "< 1 min"

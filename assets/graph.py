@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from model import comparison, contamination, finetuning, imported, pretraining, release, report, tasks
-from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary
+from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary, yamlmodel
 from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison
@@ -111,7 +111,8 @@ def load_compared(recipes: Loaded) -> Comparisons:
 
 
 def comparison_nodes(name: str = "") -> dict[str, Node]:
-    """The asset of one comparison, or of all that can be used. Raises RecipeError naming what exists, or its own error."""
+    """The asset of one comparison, or of all that can be used. Raises RecipeError naming what exists, its own error, or those of
+    all where none can be used."""
     recipes = load()
     compared = load_compared(recipes)
     graphs: dict[str, Mapping[str, Node]] = {}
@@ -122,6 +123,8 @@ def comparison_nodes(name: str = "") -> dict[str, Node]:
         return graphs[recipe]
 
     chosen = [compared.get(name)] if name else list(compared.found.values())
+    if not chosen and compared.errors:
+        raise yamlmodel.refusal([(error.what, error.todo) for error in compared.errors.values()])
     if not chosen:
         raise RecipeError("there are no comparisons", f"Write {RESERVED}/NAME.yaml in the folder of recipes.")
     return {each.name: comparison_node(each, graph_of) for each in chosen}

@@ -18,7 +18,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="comparison",
     function="model.comparison:make_comparison",
-    version="1",
+    version="2",
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",
@@ -159,7 +159,7 @@ def _lines(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
             heads.append(f"{column['title']}, published")
             for line, row in zip(lines, found["rows"], strict=True):
                 published = row["cells"][column["name"]]["published"]
-                line.append("" if published is None else f"{published:g}")
+                line.append("" if published is None else f"{published:.15g}")
     return {"heads": [heads], "lines": lines}
 
 

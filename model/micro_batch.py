@@ -46,8 +46,10 @@ def settled(
         atomic.write_json(path, found)
         print(_told(found), file=sys.stderr, flush=True)
     try:
-        tokens: int = json.loads(path.read_text(encoding="utf-8"))["micro_batch_tokens"]
-    except (OSError, ValueError, KeyError) as error:
+        tokens = json.loads(path.read_text(encoding="utf-8"))["micro_batch_tokens"]
+        if type(tokens) is not int or tokens < 1:
+            raise ValueError(f"{tokens!r} is no number of tokens")
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} can't be used: {error!r}", "Remove it: it is found anew.") from None
     return tokens
 

@@ -85,9 +85,12 @@ class Trial:
 
 
 def seconds(trial: Trial, say: Say) -> dict[str, Any]:
-    """What a part of a batch takes: the largest that is measured in about SECONDS, the quicker of two after one to warm up."""
-    limit = max(1, TOKENS // trial.question.length)
-    rows, most, began = 1, min(trial.question.rows, limit), time.monotonic()
+    """What a part of a batch takes: the largest that is measured in about SECONDS, the quicker of two after one to warm up.
+
+    Where every shape is compiled, only the largest is tried: compiling would take all the time, and one row keeps no TPU busy.
+    """
+    most, began = min(trial.question.rows, max(1, TOKENS // trial.question.length)), time.monotonic()
+    rows = most if trial.device.fixed_shapes else 1
     found: dict[str, Any] = {}
     while True:
         try:
@@ -106,7 +109,9 @@ def seconds(trial: Trial, say: Say) -> dict[str, Any]:
 
 def _times(trial: Trial, rows: int) -> Iterator[tuple[float, float]]:
     first = trial.step(rows)
-    if sum(first) > SECONDS:  # what warming up costs does not matter then
+    if (
+        sum(first) > SECONDS and not trial.device.fixed_shapes
+    ):  # what warming up costs does not matter then; compiling does
         yield first
         return
     for _ in range(2):
@@ -228,7 +233,7 @@ def main() -> None:
             device = open_device(question.training.device, question.training.threads)
             say({"answer": answer(question, device, say)})
         except BertError as error:
-            print(f"{error.what} {error.todo}", file=sys.stderr)
+            print(f"{error.what}. {error.todo}", file=sys.stderr)
             sys.exit(1)
         except torch.OutOfMemoryError:
             print("one row does not fit into the memory of the card", file=sys.stderr)

@@ -8,10 +8,11 @@ changing a default means raising the version of the stage that reads it.
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 
 class Frozen(BaseModel):
@@ -777,15 +778,26 @@ class ReportConfig(Frozen):
 
 HELD_OUT_NUMBERS = ("mlm_loss", "mlm_accuracy", "perplexity", "nsp_loss", "nsp_accuracy")
 """What `held_out.` may name: perplexity is e^mlm_loss, nsp_* are of any sentence task."""
-_METRIC = rf"^(held_out\.({'|'.join(HELD_OUT_NUMBERS)})|tasks\.[A-Za-z0-9_]+\.(dev|test)\.[a-z0-9_]+)$"
+
+
+def _number_of_a_recipe(metric: str) -> str:
+    match metric.split("."):
+        case ["held_out", number] if number in HELD_OUT_NUMBERS:
+            return metric
+        case ["tasks", task, "dev" | "test", name] if re.fullmatch(r"[A-Za-z0-9_]+", task) and name in get_args(Metric):
+            return metric
+    raise ValueError(
+        f"is neither held_out. and one of {', '.join(HELD_OUT_NUMBERS)}, nor tasks.TASK.dev. (or test.) and one of "
+        f"{', '.join(get_args(Metric))}"
+    )
 
 
 class ComparisonColumn(Frozen):
     """One number of every row."""
 
     name: Name
-    title: str
-    metric: Annotated[str, Field(pattern=_METRIC)]
+    title: Annotated[str, Field(min_length=1)]
+    metric: Annotated[str, AfterValidator(_number_of_a_recipe)]
     """`held_out.NUMBER` of the last phase, or `tasks.TASK.dev.METRIC` (or `test`) of `finetuned_TASK`, median of its seeds"""
     format: Literal["number", "points"] = "number"
     """points: hundredths of the number"""
@@ -812,7 +824,7 @@ class Comparison(Frozen):
     """`comparisons/NAME`: one file of recipes/comparisons, and the configuration of its stage."""
 
     name: Name
-    title: str
+    title: Annotated[str, Field(min_length=1)]
     description: str = ""
     source: str = ""
     """where the published numbers come from"""

@@ -7,7 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -21,6 +29,26 @@ LOCAL_RUNNERS = frozenset(
 )
 """Runners whose workers are processes of this machine."""
 SECRETS = ("secret", "password", "token", "access_key", "credential")
+
+
+def _no_flag(value: Any) -> Any:
+    """pydantic takes true for 1: one token at once, one second."""
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number; it is {str(value).lower()}")
+    return value
+
+
+def _tokens_or_auto(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """One sentence, where pydantic has one for each member of the union."""
+    try:
+        return read(value)
+    except ValidationError:
+        said = str(value).lower() if isinstance(value, bool) else repr(value)
+        raise ValueError(f"must be a number of tokens from 1 on, or auto; it is {said}") from None
+
+
+Whole = Annotated[int, BeforeValidator(_no_flag), Field(ge=1)]
+Seconds = Annotated[float, BeforeValidator(_no_flag), Field(gt=0)]
 
 
 def _no_secrets(options: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +65,7 @@ class BeamSettings(Frozen):
     """How Beam pipelines run."""
 
     runner: str = "FnApiRunner"
-    workers: Annotated[int, Field(ge=1)] = 2
+    workers: Whole = 2
     options: Annotated[dict[str, Any], AfterValidator(_no_secrets)] = Field(default_factory=dict)
     files: Literal["auto", "disk", "store"] = "auto"
     """how workers reach files: by paths of a disk that all of them see, or by URLs of the object store. auto: by URLs where
@@ -62,26 +90,26 @@ class TrainingSettings(Frozen):
 
     device: Literal["auto", "cpu", "cuda", "xla"] = "auto"
     """auto: cuda where there is one, else cpu; xla: TPUs by torch-xla, for pretraining (docs/devices.md)"""
-    threads: Annotated[int, Field(ge=1)] = 2
-    ranks: Annotated[int, Field(ge=1)] = 1
+    threads: Whole = 2
+    ranks: Whole = 1
     """processes that pretrain one model together, started by torchrun"""
-    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = None
+    micro_batch_tokens: Annotated[Whole | Literal["auto"] | None, WrapValidator(_tokens_or_auto)] = None
     """of pretraining: at most so many tokens, padding included, go through the model at once; a larger batch is split by
     rows and its gradients are added up; auto: as many as fit into memory, found before the first step; None: never"""
     activation_checkpointing: bool = False
     """of pretraining: what is inside of a layer is computed again on the way back instead of kept: less memory, about a third
     more time, the same results"""
-    checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
-    checkpoint_steps: Annotated[int, Field(ge=1)] | None = None
+    checkpoint_seconds: Seconds = 60
+    checkpoint_steps: Whole | None = None
     """checkpoints at every multiple of so many steps, besides"""
-    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
-    milestone_steps: Annotated[int, Field(ge=1)] | None = None
+    keep_checkpoints: Annotated[Whole, Field(ge=2)] = 2
+    milestone_steps: Whole | None = None
     """checkpoints of a multiple of so many steps are kept for good"""
     launcher: Annotated[str, AfterValidator(_checked_template)] = ""
     """a shell command that starts the process elsewhere, with {module}, {run} and {ranks}; empty: here"""
-    stop_seconds: Annotated[float, Field(gt=0)] = 60
+    stop_seconds: Seconds = 60
     """a process that is asked to stop is killed after so long; it finishes its step and saves meanwhile"""
-    hang_seconds: Annotated[float, Field(gt=0)] = 1800
+    hang_seconds: Seconds = 1800
     """a process without progress for so long is ended, and says where it hangs"""
 
     @model_validator(mode="after")
@@ -116,7 +144,7 @@ class Settings(Frozen):
     store: Annotated[str, AfterValidator(checked_url)] | None = None
     """URL of the object store for content, records and memory; None: they lie under `home`"""
     dagster_home: str | None = None
-    lease_seconds: Annotated[float, Field(gt=0)] = 60
+    lease_seconds: Seconds = 60
     downloads: DownloadSettings = DownloadSettings()
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
@@ -165,7 +193,10 @@ def _read(path: Path) -> Settings:
         return Settings.model_validate(loaded or {})
     except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
         detail = (
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}{_got(e)}" for e in error.errors())
+            "; ".join(
+                f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}{_got(e)}"
+                for e in error.errors()
+            )
             if isinstance(error, ValidationError)
             else str(error)
         )

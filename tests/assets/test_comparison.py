@@ -131,6 +131,20 @@ def test_what_can_not_be_compared_says_why(world: World) -> None:
     assert f"{file}:9: rows.1.recipes.0: is no recipe (it is tiny_chidl)" in told["error"]
     assert "Did you mean tiny_child?" in told["todo"]
     assert "comparisons/pair" in world.bert("status")
+    for command in (("run", "comparisons"), ("status", "comparisons")):
+        assert "is no recipe (it is tiny_chidl)" in world.bert(*command, code=1), "there is one, which is broken"
+
+
+def test_all_comparisons_but_those_that_can_not_be_used(world: World) -> None:
+    bad = world.folder / "recipes" / "comparisons" / "bad.yaml"
+    bad.write_text(PAIR.replace("tiny_child", "gone").replace("name: pair", "name: bad"), encoding="utf-8")
+    for command in (("run", "comparisons", "--dry-run"), ("status", "comparisons"), ("run", "comparisons")):
+        output = world.bert(*command, code=1)
+        assert "comparisons/bad is left out: " in output and "is no recipe (it is gone)" in output
+    assert world.store.pointer("comparisons", "pair") is not None, "the other one is made"
+    assert "left out" not in world.bert("run", "comparisons/pair")
+    for nameless in ("", "comparisons/"):
+        assert "no comparison is named\n  → Known: pair." in world.bert("compare", nameless, code=1)
 
 
 def test_dagster_has_a_group_and_a_job_of_comparisons_where_there_are_any(

@@ -1,6 +1,9 @@
 """How long pretraining would take, as `bert run RECIPE --dry-run` tells it."""
 
+from pathlib import Path
+
 import pytest
+import torch
 
 from assets.cost import estimate_text
 from tests.assets.bertcli import World
@@ -28,6 +31,7 @@ def test_a_step_is_measured_without_shards(fresh: World) -> None:
     assert told["total_hours"]["8"] == pytest.approx(first["hours"]["8"] + second["hours"]["8"])
     assert told["total_hours"]["64"] is None
     text = estimate_text(told)
+    assert first["hours"]["1"] < 1 / 60 and "pretrained_32                  < 1 min       < 1 min             –" in text
     assert "an estimate" in text and "n devices are n times as fast as one" in text and "8% padding at 32" in text
     assert not (fresh.home / "store").exists() and not (fresh.home / "runs").exists(), "nothing runs"
 
@@ -54,6 +58,38 @@ def test_options_that_say_nothing_are_refused(fresh: World) -> None:
     assert "pretrained_32 is trained in fp32" in fresh.bert("run", "tiny", "--dry-run", "--device", "H200", code=1)
     assert "--device and --mfu are for --dry-run" in fresh.bert("run", "tiny", "--device", "H200", code=1)
     assert "--mfu is the share of a stated" in fresh.bert("run", "tiny", "--dry-run", "--mfu", "0.3", code=1)
+    recipe = fresh.folder / "recipes" / "tiny_half.yaml"
+    recipe.write_text("name: tiny_half\nextends: tiny\npretraining: {precision: bf16}\n", encoding="utf-8")
+    for stated in ("", "tpu"):
+        refused = fresh.bert("run", "tiny_half", "--dry-run", "--device", stated, code=1)
+        assert f"no peak is known for '{stated}'" in refused and "Known: H200" in refused
+    assert "are for --dry-run" in fresh.bert("run", "tiny_half", "--device", "", code=1)
+
+
+def test_how_long_is_told_before_the_sources_are_there(tmp_path: Path) -> None:
+    world = World.make(tmp_path / "world")
+    world.edit("books}, licence: public domain", "bux}, licence: public domain")
+    options = ("run", "tiny", "--dry-run")
+    world.edit("batch_size: 8\n", "batch_size: 8\n  precision: bf16\n")
+    output = world.bert(*options, "--device", "H200", code=1)
+    assert "text/bux does not exist" in output and "together" in output and "an estimate" in output
+    told = world.json(*options, "--device", "H200", code=1)
+    assert [phase["asset"] for phase in told["training"]["phases"]] == ["pretrained_32", "pretrained_64"]
+
+
+def test_why_nothing_was_measured_is_a_sentence(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a card")
+    world = World.make(tmp_path / "world")
+    settings = world.folder / "settings.yaml"
+    text = settings.read_text(encoding="utf-8")
+    assert "device: cpu" in text
+    settings.write_text(text.replace("device: cpu", "device: cuda"), encoding="utf-8")
+    output = world.bert("run", "tiny/pretrained_32", "--dry-run")
+    assert "torch sees no CUDA device. Set it to cpu or auto" in output
+    assert "state a device" not in output, "of fp32 there is no peak"
+    told = world.json("run", "tiny/pretrained_32", "--dry-run")["training"]
+    assert told["phases"] == [] and told["total_hours"] == {"1": None, "8": None, "64": None}
 
 
 def test_a_model_that_was_not_imported_yet_is_said_to_be_missing(fresh: World) -> None:

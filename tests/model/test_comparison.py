@@ -77,6 +77,15 @@ def test_median_and_extremes_by_hand(inputs: dict[str, Path]) -> None:
     assert (first["mnli"]["median"], first["mnli"]["published"]) == (81.25, 84.4)
 
 
+@pytest.mark.parametrize(
+    ("number", "told"), [(1234567.5, "1234567.5"), (0.12345678, "0.12345678"), (84.0, "84"), (3.99, "3.99")]
+)
+def test_a_published_number_stands_as_it_was_written(number: float, told: str) -> None:
+    rows = ({"label": "paper", "published": {"loss": number}},)
+    line = comparison.text_table(comparison.table({}, config_of(rows=rows))).splitlines()[2]
+    assert [cell.strip() for cell in line.strip("|").split("|")][3] == told
+
+
 def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -> None:
     found = comparison.table(inputs, config_of())
     states = {row["label"]: [cell["state"] for cell in row["cells"].values()] for row in found["rows"]}

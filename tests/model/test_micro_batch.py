@@ -157,9 +157,13 @@ def test_a_model_that_no_trial_can_be_made_of_says_what_to_set(tmp_path: Path, s
     assert not (folder / micro_batch.FILE).exists()
 
 
-def test_a_broken_note_is_named(tmp_path: Path, shards: Path) -> None:
+@pytest.mark.parametrize(
+    "note",
+    ["{", "[]", "3", "{}", *(f'{{"micro_batch_tokens": {n}}}' for n in ("0", "-1", "true", "null", '"auto"', "1.5"))],
+)
+def test_a_broken_note_is_named(note: str, tmp_path: Path, shards: Path) -> None:
     folder = wide(tmp_path / "run", shards, "auto")
-    (folder / micro_batch.FILE).write_text("{")
+    (folder / micro_batch.FILE).write_text(note)
     with pytest.raises(TrainingError, match=r"micro_batch\.json can't be used"):
         train(folder, Stop())
 
