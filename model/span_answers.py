@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.scoring.squad_metrics import Question, scored
 from model.span_windows import SpanWindows
 from pipeline.errors import DataError
 from pipeline.tokenizer import Located
@@ -133,10 +134,11 @@ def _predicted(
         at, first, count = (int(each[window]) for each in (windows.second_starts, windows.first_tokens, windows.counts))
         begin, past = int(windows.context_starts[window]), int(windows.context_ends[window])
         starts[begin:past] = start_logits[window][at + begin - first : at + past - first]
-        tail = np.full(past - first + max_answer_length - 1, -np.inf)
-        seen = end_logits[window][at : at + count][: len(tail)]
+        tail = np.full(past - begin + max_answer_length, -np.inf)
+        seen = end_logits[window][at + begin - first : at + count][: len(tail)]
         tail[: len(seen)] = seen
-        ends[begin:past] = np.lib.stride_tricks.sliding_window_view(tail, max_answer_length)[begin - first :]
+        following = np.lib.stride_tricks.sliding_window_view(tail, max_answer_length)
+        ends[begin:past] = following[: past - begin]
         null_starts.append(float(start_logits[window][0]))
         null_ends.append(float(end_logits[window][0]))
     least = int(np.argmin(np.add(null_starts, null_ends)))
@@ -200,6 +202,14 @@ def best_null_threshold(answered: Numbers, unanswered: Numbers, null_odds: Numbe
     ends = np.concatenate([[0], np.flatnonzero(np.diff(odds)) + 1, [len(odds)]])  # questions that are answered
     best = int(ends[np.argmax(sums[ends])])
     return float(odds[best - 1] if best else odds[0] - 1.0), float(sums[best] / len(odds))
+
+
+def null_threshold(questions: Sequence[Question], predictions: Sequence[SpanPrediction]) -> tuple[float, float]:
+    """The threshold of the highest F1 (SQuAD 2.0's) on questions and their predictions, and this F1 as a fraction of 1."""
+    ids = [question.question_id for question in questions]
+    texts = [{i: p.text(None) for i, p in zip(ids, predictions, strict=True)}, dict.fromkeys(ids, "")]
+    answered, unanswered = (scored(questions, each, "2.0")[1] for each in texts)
+    return best_null_threshold(answered, unanswered, np.array([each.null_odds for each in predictions]))
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
