@@ -1,4 +1,8 @@
-"""SQuAD's JSON files (versions 1.1 and 2.0), and where an answer stands in its context."""
+"""SQuAD's JSON files (versions 1.1 and 2.0), and where an answer stands in its context.
+
+`entries` is the one that knows the form of the files; training reads whole questions of it (`read_squad`), scoring only ids
+and answers (model/scoring/squad_files.py).
+"""
 
 import json
 from collections.abc import Iterator
@@ -50,30 +54,60 @@ def read_squad(path: Path) -> Iterator[Question]:
             content = json.loads(stream.read().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}", "SQuAD's files are one JSON object each.") from None
+    for entry in entries(path, content):
+        yield _question(entry)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One question as it stands in a file; nothing of it is checked before it is asked for."""
+
+    path: Path
+    place: str
+    """`data[0].paragraphs[3].qas[1]`"""
+    article_number: int
+    article: Any
+    paragraph: Any
+    qa: Any
+
+    def get(self, key: str, kind: Any) -> Any:
+        """What the question holds under a key. DataError that names the place: missing, or of another type."""
+        return _get(self.path, self.place, self.qa, key, kind)
+
+    def texts(self) -> list[str]:
+        """The text of every answer. DataError: none are listed, or not as SQuAD does."""
+        return [_get(self.path, at, answer, "text", str) for at, answer in self._answers()]
+
+    def starts(self) -> list[int | None]:
+        """Where every answer begins, if that is said. DataError: a start that is no whole number."""
+        return [
+            None if answer.get("answer_start") is None else _get(self.path, at, answer, "answer_start", int)
+            for at, answer in self._answers()
+        ]
+
+    def _answers(self) -> Iterator[tuple[str, Any]]:
+        return ((f"{self.place}.answers[{n}]", each) for n, each in enumerate(self.get("answers", list)))
+
+
+def entries(path: Path, content: Any) -> Iterator[Entry]:
+    """The questions of a file's JSON in its order. DataError that names the place where it is not of SQuAD's form."""
     for a, article in enumerate(_get(path, "", content, "data", list)):
         at = f"data[{a}]"
-        title = _get(path, at, article, "title", str) if isinstance(article, dict) and "title" in article else None
         for p, paragraph in enumerate(_get(path, at, article, "paragraphs", list)):
             inner = f"{at}.paragraphs[{p}]"
-            context = _get(path, inner, paragraph, "context", str)
             for q, qa in enumerate(_get(path, inner, paragraph, "qas", list)):
-                yield _question(path, f"{inner}.qas[{q}]", qa, context, title)
+                yield Entry(path, f"{inner}.qas[{q}]", a, article, paragraph, qa)
 
 
-def _question(path: Path, at: str, qa: Any, context: str, title: str | None) -> Question:
-    id_ = str(_get(path, at, qa, "id", (str, int)))
-    said = qa.get("is_impossible")
-    answers = [] if said or "answers" not in qa else _get(path, at, qa, "answers", list)
-    found = [
-        (_get(path, f"{at}.answers[{n}]", answer, "text", str), _start(path, f"{at}.answers[{n}]", answer))
-        for n, answer in enumerate(answers)
-    ]
+def _question(entry: Entry) -> Question:
+    article, inner = entry.place.split(".")[0], entry.place.rpartition(".")[0]
+    title = _get(entry.path, article, entry.article, "title", str) if "title" in entry.article else None
+    context = _get(entry.path, inner, entry.paragraph, "context", str)
+    id_, question = str(entry.get("id", (str, int))), entry.get("question", str)
+    said = entry.qa.get("is_impossible")
+    found = [] if said or "answers" not in entry.qa else list(zip(entry.texts(), entry.starts(), strict=True))
     impossible = True if said else False if found or said is False else None
-    return Question(at, id_, _get(path, at, qa, "question", str), context, title, found, impossible)
-
-
-def _start(path: Path, at: str, answer: Any) -> int | None:
-    return _get(path, at, answer, "answer_start", int) if answer.get("answer_start") is not None else None
+    return Question(entry.place, id_, question, context, title, found, impossible)
 
 
 def _get(path: Path, at: str, value: Any, key: str, kind: Any) -> Any:
@@ -83,8 +117,8 @@ def _get(path: Path, at: str, value: Any, key: str, kind: Any) -> Any:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         wanted = " or ".join(each.__name__ for each in kinds)
         raise DataError(
-            f"{path}: {'.'.join(filter(None, (at, key)))} is {'missing' if found is None else type(found).__name__}, not "
-            f"a {wanted}",
-            "The file is not of SQuAD's form.",
+            f"{path} has not the form of SQuAD: {'.'.join(filter(None, (at, key)))} is "
+            f"{'missing' if found is None else type(found).__name__}, not a {wanted}",
+            'It must be {"data": [{"paragraphs": [{"qas": [{"id": …, "answers": [{"text": …}]}]}]}]}.',
         )
     return found

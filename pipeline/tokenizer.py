@@ -7,8 +7,9 @@ than 200 characters is [UNK]. The one difference: a final capital Σ is lowercas
 
 import json
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -32,6 +33,25 @@ MAX_WORD_CHARACTERS = 200
 
 _WHOLE = "The number of a line is the id of its token, so no line may go or come: take the model's own vocab.txt."
 _CONTROL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
+
+
+@dataclass(frozen=True)
+class Located:
+    """A text in pieces. Piece i stands for `text[starts[i] : ends[i]]`: never nothing, and neither end ever falls.
+
+    What normalisation drops lies between pieces, or inside one (a control character in a word). Pieces can share a
+    character: a Korean syllable without accents is several. A piece takes in the marks that stand behind it.
+    """
+
+    text: str
+    ids: npt.NDArray[np.int32]
+    """[pieces]"""
+    starts: npt.NDArray[np.int64]
+    """[pieces] characters of `text`"""
+    ends: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,13 @@ class Tokenizer:
         """Ids (int32 [pieces]) of each text, without [CLS] and [SEP]; the only special id that can occur is [UNK]."""
         encoded = self._plain.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+
+    def encode_located(self, texts: Sequence[str]) -> Iterator["Located"]:
+        """The ids of each text, as those of `encode_ids`, with the characters of the text that each piece stands for."""
+        for start in range(0, len(texts), _LOCATED_AT_ONCE):
+            some = list(texts[start : start + _LOCATED_AT_ONCE])
+            for text, encoding in zip(some, self._plain.encode_batch(some, add_special_tokens=False), strict=True):
+                yield _located(text, encoding.ids, encoding.offsets)
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Ids of all texts, one after the other, and where each begins: int32 [pieces], int64 [texts + 1].
@@ -100,6 +127,25 @@ class Tokenizer:
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Pieces joined to words with a space between; what normalisation took away does not come back."""
         return " ".join(self.tokens(ids)).replace(" ##", "")
+
+
+_LOCATED_AT_ONCE = 1024
+"""texts; the library's own encodings are large"""
+
+
+def _located(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Located:
+    spans = np.array(offsets, dtype=np.int64).reshape(-1, 2)  # [pieces, 2]
+    # Normalisation may put marks into another order; characters of pieces that follow each other must too.
+    starts = np.minimum.accumulate(spans[::-1, 0])[::-1]
+    ends = np.maximum.accumulate(spans[:, 1])
+    if len(spans) and not text.isascii():
+        # An accent of its own that was stripped belongs to no piece: without it the text of a piece would be cut.
+        for piece, limit in enumerate([*starts[1:].tolist(), len(text)]):
+            end = int(ends[piece])
+            while end < limit and unicodedata.category(text[end]).startswith("M"):
+                end += 1
+            ends[piece] = end
+    return Located(text, np.array(ids, dtype=np.int32), starts, ends)
 
 
 MAX_KNOWN_WORDS = 200_000

@@ -1,10 +1,11 @@
 """SQuAD's files: the data set (`data` → `paragraphs` → `qas`), predictions {id: text}, no-answer values {id: number}."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from model import squad
 from model.scoring.squad_metrics import Question
 from model.scoring.text import json_object, named
 from pipeline.errors import DataError
@@ -16,7 +17,10 @@ def read_questions(path: Path, version: str) -> list[Question]:
     DataError, with the question's id or place: a form that is not SQuAD's, an id that stands twice, and for version 1.1
     a question without an answer.
     """
-    questions = list(_questions(path, json_object(path)))
+    questions = [
+        Question(entry.get("id", str), entry.article_number, tuple(entry.texts()))
+        for entry in squad.entries(path, json_object(path))
+    ]
     if not questions:
         raise DataError(f"{path} holds no questions", "Name SQuAD's dev file, as dev-v1.1.json.")
     ids: set[str] = set()
@@ -30,25 +34,6 @@ def read_questions(path: Path, version: str) -> list[Question]:
                 "Score SQuAD 2.0 as squad2.0; a test set's answers are not public.",
             )
     return questions
-
-
-def _questions(path: Path, content: dict[str, Any]) -> Iterator[Question]:
-    place = "data"
-    try:
-        for article, entry in enumerate(content["data"]):
-            for number, paragraph in enumerate(entry["paragraphs"]):
-                for at, question in enumerate(paragraph["qas"]):
-                    place = f"data[{article}].paragraphs[{number}].qas[{at}]"
-                    answers = tuple(answer["text"] for answer in question["answers"])
-                    if not all(isinstance(text, str) for text in (question["id"], *answers)):
-                        raise TypeError("id and texts must be strings")
-                    yield Question(question["id"], article, answers)
-    except (KeyError, TypeError) as error:
-        wrong = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(
-            f"{path} has not the form of SQuAD at or after {place}: {wrong}",
-            'It must be {"data": [{"paragraphs": [{"qas": [{"id": …, "answers": [{"text": …}]}]}]}]}.',
-        ) from error
 
 
 def read_predictions(path: Path, questions: Sequence[Question]) -> dict[str, str]:

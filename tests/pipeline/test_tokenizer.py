@@ -188,3 +188,49 @@ def test_vocab_txt_and_tokenizer_json_must_agree(tmp_path: Path) -> None:
         load(write(tmp_path, (*VOCABULARY, "new"), described))
     with pytest.raises(DataError, match="not the tokenizer"):
         load(write(tmp_path, VOCABULARY, "{}"))
+
+
+MARKED = make(
+    (*VOCABULARY, ",", "cafe", "lait", "##lait", "中", "한", "ᄒ", "##ᅡ", "##ᆫ"), lowercase=True, strip_accents=True
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("Café x", ["Café", "x"]),
+        ("cafe\u0301, x", ["cafe\u0301", ",", "x"]),  # the accent belongs to no piece of the library's
+        ("e\u0301\u0301 \u0301x", ["e\u0301\u0301", "x"]),  # but one behind a space to nothing
+        ("a\x00b c\u00ad", ["a", "b", "c"]),
+        ("x" * 201 + " a", ["x" * 201, "a"]),  # [UNK]
+        ("中x中", ["中", "x", "中"]),
+        ("한", ["한", "한", "한"]),  # three pieces of one character
+        ("👩\u200d👧 a", ["👩\u200d👧", "a"]),
+        ("[MASK]", ["[", "MASK", "]"]),
+        (" \u3000\t", []),
+    ],
+)
+def test_pieces_know_their_characters(text: str, pieces: list[str]) -> None:
+    (located,) = MARKED.encode_located([text])
+    assert [text[a:b] for a, b in zip(located.starts, located.ends, strict=True)] == pieces
+
+
+HOSTILE = (
+    st.text("ab zé\u0301\u0300\u0323中文한ﬁİßΣ\x00\x7f\u200d\ufe0f\u00ad\ufffd👩🏽ำ\u0928\u094d\u0947.,-\n\u3000\u202f")
+    | st.text()
+)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@settings(deadline=None)
+@given(texts=st.lists(HOSTILE, max_size=3))
+def test_no_character_that_counts_is_outside_of_the_pieces(lowercase: bool, texts: list[str]) -> None:
+    tokenizer = make(VOCABULARY, lowercase=lowercase, strip_accents=lowercase)
+    for located, text, ids in zip(tokenizer.encode_located(texts), texts, tokenizer.encode_ids(texts), strict=True):
+        assert located.text == text
+        assert located.ids.tolist() == ids.tolist()
+        starts, ends = located.starts.tolist(), located.ends.tolist()
+        assert all(0 <= start < end <= len(text) for start, end in zip(starts, ends, strict=True))
+        assert starts == sorted(starts) and ends == sorted(ends)
+        outside = [text[a:b] for a, b in zip([0, *ends], [*starts, len(text)], strict=True) if a < b]
+        assert not any(map(len, tokenizer.encode_ids(outside)))
