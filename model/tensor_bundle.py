@@ -132,10 +132,14 @@ def value(entry: Entry) -> npt.NDArray[Any]:
         raise DataError(f"{entry.file} can't be read: {error.strerror or error}", _AGAIN) from None
     if len(data) != entry.size or masked_crc(data) != entry.crc:
         raise DataError(f"{where}: its checksum is wrong: the file is damaged", _AGAIN)
-    if kind != "bfloat16":
-        return np.frombuffer(data, kind).reshape(entry.shape)
-    # bfloat16 is the upper half of a float32
-    return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(entry.shape)
+    if kind == "bfloat16":  # the upper half of a float32
+        array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    else:
+        array = np.frombuffer(data, kind)
+    try:
+        return array.reshape(entry.shape)
+    except ValueError:  # of very many dimensions, or huge ones beside a 0
+        raise DataError(f"{where} has a shape that no array has: {str(list(entry.shape))[:100]}", _AGAIN) from None
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────

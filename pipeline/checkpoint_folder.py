@@ -40,6 +40,9 @@ def faults(folder: Path, mode: str, optimizer: str) -> Iterator[tuple[str, str]]
 
     `mode` and `optimizer` as in the recipe's `pretraining`. Reads no weights.
     """
+    if folder.is_file():
+        yield "is a file, not a folder", "Name the folder that it lies in; unpack an archive first."
+        return
     if not folder.is_dir():
         yield "there is no such folder", "Correct the path (./NAME beside the recipe), or put the folder there."
         return

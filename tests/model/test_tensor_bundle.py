@@ -192,6 +192,8 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, whole: bytes, said: str
         (entry(b"", [1], offset=2**62, size=4), "it is cut off"),
         (entry(b"", [3], size=4), r"a has shape \[3\] but 4 bytes"),
         (entry(b"", [2**40, 2**40, 0], size=4), "but 4 bytes"),
+        (entry(b"abcd", [1] * 100), "a has a shape that no array has"),
+        (entry(b"", [2**40, 2**40, 0]), "a has a shape that no array has"),
         (entry(b"abce", [1]), "a: its checksum is wrong: the file is damaged"),
         (entry(b"abcd", [1]) + b"\x3a\x02\x0a\x00", "a is stored in slices"),
     ],

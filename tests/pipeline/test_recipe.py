@@ -540,6 +540,7 @@ def test_a_recipe_begins_from_a_folder_or_a_version(tmp_path: Path) -> None:
         ("{from: ./model, mode: cold}", "", "", "start.mode: input should be 'warm' or 'continue' (it is cold)", ""),
         ("{from: ./none, mode: warm}", "", "", "small.yaml:6: pretraining.start.from: there is no such folder", "path"),
         ("{from: champion, mode: warm}", "", "", "pretraining.start.from: there is no such folder (it is", "./NAME"),
+        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, not a folder", "unpack an archive first"),
         (WARM, "", "config.json", "start.from: has no config.json and no bert_config.json", "google-research/bert"),
         (WARM, "", "vocab.txt", "start.from: has neither vocab.txt nor tokenizer.json", "the model's own vocab.txt"),
         (
