@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from model.checkpoint import load_tensors, save_tensors
 from model.imported_vocabulary import Words, read_words
-from model.weights import read_hugging_face
+from model.weights import read_hugging_face, read_original
 from pipeline import atomic
-from pipeline.checkpoint_folder import OPTIMIZER, OPTIMIZER_JSON, WEIGHTS, faults
+from pipeline.checkpoint_folder import INDEX, OPTIMIZER, OPTIMIZER_JSON, WEIGHTS, config_file, faults, weights_file
 from pipeline.config import Architecture, ImportedConfig
 from pipeline.errors import DataError
 from pipeline.settings import settings
@@ -33,8 +33,12 @@ STAGE = Stage(
     sources=(
         "model/imported.py",
         "model/imported_vocabulary.py",
+        "model/original.py",
+        "model/pickled.py",
+        "model/tensor_bundle.py",
         "model/weights.py",
         "pipeline/checkpoint_folder.py",
+        "pipeline/tfrecord.py",
         "pipeline/tokenizer.py",
     ),
 )
@@ -57,13 +61,15 @@ class _Found:
     """what its sentence head was trained on; None: next sentences, or it has none"""
     weights: "dict[str, Tensor]"
     ignored: tuple[str, ...]
+    training_state: int | None = None
+    """tensors of its training that lay beside the weights and were left out; None: its form keeps none there"""
 
 
 def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: Path) -> dict[str, Any]:
     """Write model.safetensors (fp32, our names), config.json, vocab.txt, tokenizer.json and told.json into `out`; for mode
     `continue` also optimizer.safetensors and optimizer.json.
 
-    Reads a folder in the Hugging Face layout, or one as `pretrained_L` publishes it. Words that the model has beyond its
+    Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it. Words that the model has beyond its
     vocabulary (a filled-up matrix) are cut off; a sentence head of another task than the recipe's is left out. told.json
     says so, and which parts are missing: whoever begins from the model draws them.
 
@@ -93,7 +99,7 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     architecture = found.architecture.model_copy(update={"dropout": dropout})
     shape = {"architecture": architecture.plain(), "vocabulary_size": len(words.vocabulary)}
     _write(out / "config.json", {**shape, "sentence_task": config.sentence_task})
-    told = {
+    told: dict[str, Any] = {
         "layout": found.layout,
         "missing": wanted,
         "ignored": [*found.ignored, *left_out],
@@ -101,6 +107,8 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
         "tokenizer_differences": list(words.differences),
         "updates": updates,
     }
+    if found.training_state is not None:
+        told["training_state_left_out"] = found.training_state
     _write(out / "told.json", told)
     return {
         **told,
@@ -160,14 +168,17 @@ def _exported(folder: Path) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> _Found:
-    path = folder / "config.json"
+    path = config_file(folder)
     try:
         described = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} can't be read: {error}", "Take it from the model anew.") from None
     if "vocabulary_size" not in described:
-        read = read_hugging_face(folder)
-        return _Found("huggingface", read.architecture, read.vocabulary_size, None, read.weights, read.ignored)
+        file = weights_file(folder)
+        original = file is not None and file.suffix == INDEX
+        read = (read_original if original else read_hugging_face)(folder)
+        layout, left_out = ("original", read.training_state) if original else ("huggingface", None)
+        return _Found(layout, read.architecture, read.vocabulary_size, None, read.weights, read.ignored, left_out)
     try:
         architecture = Architecture.model_validate(described["architecture"])
         size, task = int(described["vocabulary_size"]), str(described["sentence_task"])

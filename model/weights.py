@@ -1,15 +1,16 @@
 """Weights and sizes of a BERT: under our names, and as Hugging Face's BertForPreTraining has them, in which releases are
-written and public models come."""
+written and public models come, those of the original too once its names are Hugging Face's."""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from pipeline.checkpoint_folder import INDEX, PICKLED, SAVE_ANEW, WEIGHTS, config_file, weights_file
 from pipeline.config import Architecture
 from pipeline.errors import DataError
 
@@ -141,7 +142,7 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
 
 @dataclass(frozen=True)
 class Imported:
-    """A model in the Hugging Face layout."""
+    """A public model."""
 
     architecture: Architecture
     vocabulary_size: int
@@ -151,10 +152,13 @@ class Imported:
     """of `pooler`, `masked_words`, `next_sentence`: what the model has not"""
     ignored: tuple[str, ...]
     """weights that belong to another head"""
+    training_state: int = 0
+    """tensors of an optimizer's state that lay beside the weights and were left out"""
 
 
 def read_hugging_face(folder: Path) -> Imported:
-    """Read config.json and model.safetensors of a folder that transformers loads: BertModel or one with heads.
+    """Read the config.json and the weights of a folder that transformers loads: BertModel or one with heads. The weights are
+    those of model.safetensors; without it, those of pytorch_model.bin.
 
     Old names (gamma, beta), missing prefixes, fp16 and bf16 weights are understood; a pooler or a pretraining head may be
     missing as a whole.
@@ -162,28 +166,62 @@ def read_hugging_face(folder: Path) -> Imported:
     Raises:
         DataError: the folder holds no such model, or one that this code would not compute as transformers does.
     """
-    import torch
-
     from model.checkpoint import load_tensors
+    from model.pickled import load_pickled
 
-    path = folder / "config.json"
+    config, architecture, size = _described(folder)
+    file = weights_file(folder)
+    if file is None or file.name not in (WEIGHTS, PICKLED):
+        raise DataError(f"{folder} has no {WEIGHTS} and no {PICKLED}; split weights are not read", SAVE_ANEW)
+    theirs = load_tensors(file) if file.name == WEIGHTS else load_pickled(file)
+    return _imported(theirs, {}, file, config, architecture, size)
+
+
+def read_original(folder: Path) -> Imported:
+    """Read the bert_config.json and the weights of a TensorFlow checkpoint of google-research/bert, with or without the
+    moments of its optimizer; heads and errors as for `read_hugging_face`."""
+    from model import original
+
+    config, architecture, size = _described(folder)
+    index = weights_file(folder)
+    if index is None or index.suffix != INDEX:
+        raise DataError(f"{folder} has no bert_model.ckpt{INDEX}", "Name a folder of google-research/bert's.")
+    found = original.read(index)
+    whole = _imported(found.weights, found.names, index, config, architecture, size)
+    return replace(whole, ignored=(*found.ignored, *whole.ignored), training_state=found.training_state)
+
+
+def _described(folder: Path) -> tuple[Path, Architecture, int]:
+    """The file that tells a model's sizes, and these."""
+    path = config_file(folder)
+    todo = "Name a folder that transformers loads, or one as google-research/bert released them."
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "Name a folder that transformers loads.") from None
+        raise DataError(f"{path} can't be read: {error}", todo) from None
     if not isinstance(config, dict):
-        raise DataError(f"{path} is not a JSON object", "Name a folder that transformers loads.")
-    architecture, size = config_from_hugging_face(config, path)
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        todo = "Save it anew with transformers: model.save_pretrained(folder, max_shard_size='100GB')."
-        raise DataError(f"{folder} has no model.safetensors; pickled or split weights are not read", todo)
-    theirs = {_full(name): tensor for name, tensor in load_tensors(file).items()}
+        raise DataError(f"{path} is not a JSON object", todo)
+    return path, *config_from_hugging_face(config, path)
+
+
+def _imported(
+    loaded: "Mapping[str, Tensor]",
+    called: Mapping[str, str],
+    file: Path,
+    config: Path,
+    architecture: Architecture,
+    size: int,
+) -> Imported:
+    """The model whose weights were read from `file`; `called` are their names there, where these are others."""
+    import torch
+
+    theirs = {_full(name): tensor for name, tensor in loaded.items()}
+    names = {_full(name): called.get(name, name) for name in loaded}
     for copy, original in (("weight", _WORDS), ("bias", "cls.predictions.bias")):
         decoder = theirs.pop(f"cls.predictions.decoder.{copy}", None)
         if decoder is not None and not torch.equal(decoder, theirs.setdefault(original, decoder)):
             raise DataError(f"{file}: cls.predictions.decoder.{copy} is not {original}", "Only tied weights are read.")
-    weights, ignored = {}, []
+    weights, told, ignored = {}, {}, []
     for name, tensor in theirs.items():
         if name in _BUFFERS:
             continue
@@ -191,10 +229,15 @@ def read_hugging_face(folder: Path) -> Imported:
             ignored.append(name)
             continue
         try:
-            weights[_renamed(name, 1, 0)] = tensor.float()
-        except DataError as error:
-            raise DataError(f"{file}: {error.what}", "Take a BERT as the paper describes it.") from None
-    return Imported(architecture, size, weights, _checked(weights, architecture, size, file), tuple(ignored))
+            ours = _renamed(name, 1, 0)
+        except DataError:
+            what = f"{file}: {names.get(name, name)} is no weight of a BERT with pretraining heads"
+            raise DataError(what, "Take a BERT as the paper describes it.") from None
+        weights[ours], told[ours] = tensor, names.get(name, name)
+    missing = _checked(weights, told, architecture, size, file, config)
+    return Imported(
+        architecture, size, {name: tensor.float() for name, tensor in weights.items()}, missing, tuple(ignored)
+    )
 
 
 def _full(name: str) -> str:
@@ -204,19 +247,29 @@ def _full(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _checked(weights: "Mapping[str, Tensor]", architecture: Architecture, size: int, file: Path) -> tuple[str, ...]:
-    """The parts that are missing as a whole. Raises DataError for anything else that is missing or misshapen."""
+def _checked(
+    weights: "Mapping[str, Tensor]",
+    told: Mapping[str, str],
+    architecture: Architecture,
+    size: int,
+    file: Path,
+    config: Path,
+) -> tuple[str, ...]:
+    """The parts that are missing as a whole. Raises DataError for anything else that is missing or misshapen; `told` are the
+    names for messages."""
     import torch
 
     from model.bert import BertForPretraining
 
     with torch.device("meta"):
         expected = BertForPretraining(architecture, size, "nsp").state_dict()
-    todo = "Take config.json and model.safetensors from one model."
+    todo = f"Take {config.name} and {file.name} from one model."
     for name, weight in weights.items():
         if name not in expected or weight.shape != expected[name].shape:
-            wanted = f"config.json says {list(expected[name].shape)}" if name in expected else "there is no such layer"
-            raise DataError(f"{file}: {_renamed(name, 0, 1)} has shape {list(weight.shape)}, {wanted}", todo)
+            says = f"{config.name} says {list(expected[name].shape)}" if name in expected else "there is no such layer"
+            raise DataError(f"{file}: {told[name]} has shape {list(weight.shape)}, {says}", todo)
+        if not weight.is_floating_point():
+            raise DataError(f"{file}: {told[name]} has values of type {weight.dtype}, not floats", todo)
     missing = [part for part in _OPTIONAL if not any(name.startswith(part) for name in weights)]
     lacking = [name for name in expected if name not in weights and not name.startswith(tuple(missing))]
     if lacking:

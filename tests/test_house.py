@@ -32,6 +32,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("compressed", "jsonl", "kinds"),  # a task's own files are read as those of own corpora are
     "ngrams",  # what documents are compared by
     "checkpoint_folder",  # what recipe and stage both look for in an imported model
+    "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
 }
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}

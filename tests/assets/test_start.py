@@ -1,6 +1,8 @@
 """Recipes that begin from another's model, and child recipes of another seed, through the real command."""
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from pipeline.store import Record
 from tests.assets.bertcli import World
 
+ORIGINAL = Path(__file__).parents[1] / "data" / "original_bert"
 BEFORE = ("wikipedia_dump", "wikipedia_text", "books_files", "books_text", "documents", "wordpiece_vocab")
 SHARED = (*BEFORE, "pretraining_shards_32", "pretraining_shards_64")
 CHILD = "name: {name}\nextends: tiny\nfinetuning: null\n"
@@ -130,6 +133,25 @@ def test_a_version_of_the_store_and_its_stable_part(world: World) -> None:
     exported = record(world, "stored/imported_checkpoint")
     assert exported.body["statistics"]["root"]["asset"] == "stored/pretrained_64"
     assert exported.body["statistics"]["updates"] == 46
+
+
+def test_a_checkpoint_of_the_original_is_a_root_with_its_files_by_sha256(made: World, tmp_path: Path) -> None:
+    world = made.copy(tmp_path / "world")
+    shutil.copytree(ORIGINAL, world.folder / "uncased_L-2", ignore=shutil.ignore_patterns("*.safetensors"))
+    text = CHILD.replace("{name}", "original") + (
+        "vocabulary: {size: null, lowercase: true}\narchitecture: null\n"
+        "pretraining: {start: {from: ../uncased_L-2, mode: warm}, phases: [{sequence_length: 16, steps: 4}], warmup_steps: 1}\n"
+    )
+    (world.folder / "recipes" / "original.yaml").write_text(text, encoding="utf-8")
+    world.bert("run", "original/imported_checkpoint")
+    imported = record(world, "original/imported_checkpoint")
+    files = {file["path"]: file["sha256"] for file in imported.body["asked"]["folder"]["files"]}
+    assert files == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (world.folder / "uncased_L-2").iterdir()
+    }
+    said = imported.body["statistics"]
+    assert imported.inputs == {} and said["root"] == {"folder": "uncased_L-2"}
+    assert (said["layout"], said["training_state_left_out"], said["missing"]) == ("original", 93, [])
 
 
 def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(made: World, tmp_path: Path) -> None:

@@ -169,8 +169,8 @@ def long_vocabulary(folder: Path) -> None:
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in (*VOCABULARY, "hat")))
 
 
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+def split(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model-00001-of-00002.bin")
 
 
 def foreign_optimizer(folder: Path) -> None:
@@ -186,7 +186,7 @@ def foreign_optimizer(folder: Path) -> None:
         (long_vocabulary, {"lowercase": True}, "its vocabulary has 21 tokens, its model 20"),
         (plain, {}, r"says whether texts are lowercased.*Write vocabulary: \{lowercase: true\}"),
         (None, {"lowercase": False}, "has lowercase true, the recipe's vocabulary.lowercase is false"),
-        (pickled, {}, r"no model.safetensors but pytorch_model.bin; pickled .* not read.*save_pretrained"),
+        (split, {}, r"no model.safetensors, .* but pytorch_model-00001.* split .* not read.*save_pretrained"),
         (None, {"architecture": {"layers": 3, "heads": 2}}, r"it has layers 2, the recipe 3\b.*Remove these keys"),
         (None, {"architecture": {"attention": "causal"}}, "it has attention 'bidirectional', the recipe 'causal'"),
         (None, {"longest": 17}, "has 16 positions, the recipe has sequences of 17 tokens"),

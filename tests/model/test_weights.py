@@ -127,9 +127,13 @@ def test_weights_that_are_none_of_berts_are_refused(tmp_path: Path) -> None:
     save_tensors({name: w for name, w in whole.items() if name != "bert.pooler.dense.bias"}, path)
     with pytest.raises(DataError, match=r"has no bert\.pooler\.dense\.bias"):
         read_hugging_face(tmp_path)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
-    path.unlink()
-    with pytest.raises(DataError, match="pickled or split weights are not read"):
+    save_tensors({**whole, "bert.pooler.dense.bias": torch.ones(24, dtype=torch.int64)}, path)
+    with pytest.raises(DataError, match=r"bert\.pooler\.dense\.bias has values of type torch.int64, not floats"):
+        read_hugging_face(tmp_path)
+    path.rename(tmp_path / "model-00001-of-00002.safetensors")
+    with pytest.raises(
+        DataError, match="has no model.safetensors and no pytorch_model.bin; split weights are not read"
+    ):
         read_hugging_face(tmp_path)
 
 

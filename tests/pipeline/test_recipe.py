@@ -540,9 +540,16 @@ def test_a_recipe_begins_from_a_folder_or_a_version(tmp_path: Path) -> None:
         ("{from: ./model, mode: cold}", "", "", "start.mode: input should be 'warm' or 'continue' (it is cold)", ""),
         ("{from: ./none, mode: warm}", "", "", "small.yaml:6: pretraining.start.from: there is no such folder", "path"),
         ("{from: champion, mode: warm}", "", "", "pretraining.start.from: there is no such folder (it is", "./NAME"),
-        (WARM, "", "config.json", "start.from: has no config.json", "transformers or `bert export`"),
+        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, not a folder", "unpack an archive first"),
+        (WARM, "", "config.json", "start.from: has no config.json and no bert_config.json", "google-research/bert"),
         (WARM, "", "vocab.txt", "start.from: has neither vocab.txt nor tokenizer.json", "the model's own vocab.txt"),
-        (WARM, "", "model.safetensors", "start.from: has no model.safetensors; pickled and split", "save_pretrained"),
+        (
+            WARM,
+            "",
+            "model.safetensors",
+            "has no model.safetensors, pytorch_model.bin or bert_model.ckpt",
+            "save_pretrained",
+        ),
         (CONTINUE, "", "optimizer.safetensors", "start.from: has no optimizer.safetensors, which mode", "mode: warm"),
         (WARM, "vocabulary: {size: 3000}", "", "small.yaml:10: vocabulary.size: pretraining.start brings", "Remove"),
         (WARM, f"vocabulary: {{from: {'ab' * 32}}}", "", "small.yaml:10: vocabulary.from: pretraining.start", "Remove"),
@@ -572,6 +579,27 @@ def test_a_start_with_another_optimizer_is_refused(tmp_path: Path) -> None:
     assert "optimizer: adamw" in error.todo
     (tmp_path / "model" / "optimizer.json").write_text('{"updates": 3}')
     assert "of an optimizer that it does not name" in refused(tmp_path, text).what
+
+
+def test_a_start_from_an_original_checkpoint_needs_its_parts_by_name(tmp_path: Path) -> None:
+    text, folder = begun(tmp_path, WARM, "vocabulary: {lowercase: true}\n"), tmp_path / "model"
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).unlink()
+    (folder / "bert_config.json").write_text("{}")
+    (folder / "tf_model.h5").write_text("")
+    assert "but tf_model.h5; split weights are not read" in refused(tmp_path, text).what
+    for name in ("model.ckpt-7.index", "model.ckpt-9.index"):
+        (folder / name).write_text("")
+    assert "has several checkpoints: model.ckpt-7.index, model.ckpt-9.index" in refused(tmp_path, text).what
+    (folder / "model.ckpt-7.index").unlink()
+    assert "has model.ckpt-9.index but no model.ckpt-9.data-00000-of-00001" in refused(tmp_path, text).what
+    (folder / "model.ckpt-9.data-00001-of-00002").write_text("")
+    error = refused(tmp_path, text)
+    assert (
+        "small.yaml:6: pretraining.start.from: has model.ckpt-9.index but no model.ckpt-9.data-00000-of-0" in error.what
+    )
+    (folder / "model.ckpt-9.data-00000-of-00002").write_text("")
+    assert load(tmp_path, small=text).get("small").asset_names()[0] == "imported_checkpoint"
 
 
 def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
