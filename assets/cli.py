@@ -306,7 +306,7 @@ def export(
     """Copy a published artifact into a folder, verified, with its lineage beside it."""
     with told_progress():
         done = reading.export(target, folder, tfrecord)
-    show(done, as_json, lambda v: f"{v['asset']} version {v['version'][:12]}: {v['files']} files in {v['folder']}")
+    show(done, as_json, reading.export_text)
 
 
 @app.command(name="import-tfrecord")

@@ -13,6 +13,8 @@ from typing import Any
 from assets import graph
 from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.told import failed_lines, on_one_line, rows_line
+from model import finetuning
+from model.finetuned_export import export_finetuned, why_not
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
@@ -291,8 +293,9 @@ def published(recipe: str, asset: str) -> Path:
 def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
-    With `tfrecord`, shards become TFRecord files as google-research/bert writes them. Raises StoreError when the folder
-    exists or can't be written, RecipeError and DataError for what can't be TFRecord files; then nothing is left behind.
+    A fine-tuned model becomes what transformers loads; where there is no such thing, `note` says why. With `tfrecord`, shards
+    become TFRecord files as google-research/bert writes them. Raises StoreError when the folder exists or can't be written,
+    RecipeError and DataError for what can't be TFRecord files; then nothing is left behind.
     """
     store = open_store()
     record = _record(store, target)
@@ -306,10 +309,15 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
     told = audit(target)
+    note = why_not(source) if record.stage == finetuning.STAGE.name else ""
     try:
         shutil.rmtree(partial, ignore_errors=True)
         if tfrecord:
             told["exported"] = _export_tfrecords(source, record.body["asked"], partial)
+        elif record.stage == finetuning.STAGE.name and not note:
+            words = store.record(record.inputs["wordpiece_vocab"])
+            export_finetuned(source, store.folder(words.stage, words.version), partial)
+            told["exported"] = _files_of(partial)
         else:
             _copy(source, [file["path"] for file in told["chain"][0]["files"]], partial)
         atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
@@ -318,7 +326,23 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
         raise atomic.explain(error, folder) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
+    done = {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
+    return {**done, "note": f"{note}: copied as it is"} if note else done
+
+
+def export_text(found: Plain) -> str:
+    """What was exported, and what is to be said of it."""
+    text = f"{found['asset']} version {found['version'][:12]}: {found['files']} files in {found['folder']}"
+    return f"{text}\n{found['note']}" if "note" in found else text
+
+
+def _files_of(folder: Path) -> list[Plain]:
+    """Path, size and SHA-256 of every file of a folder."""
+    return [
+        {"path": path.relative_to(folder).as_posix(), "size_bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
 
 
 def _copy(source: Path, files: Sequence[str], partial: Path) -> None:
@@ -332,14 +356,9 @@ def _export_tfrecords(source: Path, asked: Mapping[str, Any], partial: Path) -> 
     """Write the TFRecord files of shards; path, size and SHA-256 of each."""
     from pipeline.tfrecord_export import export_tfrecords
 
-    listed = []
     for part in ("train", "held_out"):
-        for name in export_tfrecords(
-            source / part, partial / part, asked["sequence_length"], asked["max_predictions_per_seq"]
-        ):
-            file = partial / part / name
-            listed.append({"path": f"{part}/{name}", "size_bytes": file.stat().st_size, "sha256": file_sha256(file)})
-    return listed
+        export_tfrecords(source / part, partial / part, asked["sequence_length"], asked["max_predictions_per_seq"])
+    return _files_of(partial)
 
 
 def _references(target: str) -> Path | None:

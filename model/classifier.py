@@ -1,20 +1,22 @@
-"""A classifier on top of BERT: one vector per text, dropout, one linear layer (Devlin et al. 2019, section 4.1)."""
+"""A classifier on top of BERT: one vector per text, or per word, dropout, one linear layer (Devlin et al. 2019, sections
+4.1 and 5.3)."""
 
 from typing import Literal
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.bert import Bert
 from pipeline.config import Architecture
 
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "words"]
 
 
 class Classifier(nn.Module):
     """The encoder with a classification head.
 
-    `pooling` says what stands for a text: `cls` is the pooled first token (the paper), `mean` the mean over its hidden
-    states, which suits encoders that saw little or no next-sentence training.
+    `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), or `mean`, the mean over its
+    hidden states, which suits encoders that saw little or no next-sentence training. `words`: the tokens that are asked.
     """
 
     def __init__(self, architecture: Architecture, vocabulary_size: int, classes: int, pooling: Pooling) -> None:
@@ -24,11 +26,20 @@ class Classifier(nn.Module):
         self.dropout = nn.Dropout(architecture.dropout)
         self.head = nn.Linear(architecture.hidden, classes)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → logits float [B, classes]."""
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor, asked: Tensor | None = None
+    ) -> Tensor:
+        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → logits float [B, classes].
+
+        Of words: `asked` int64 [N], tokens counted through all rows, → float [N, classes].
+        """
         hidden = self.encoder(input_ids, token_type_ids, attention_mask)  # [B, S, H]
-        pooled = self.encoder.pool(hidden) if self.pooling == "cls" else mean_pool(hidden, attention_mask)
-        logits: Tensor = self.head(self.dropout(pooled))
+        if self.pooling == "words":
+            assert asked is not None
+            read = F.embedding(asked, hidden.flatten(0, 1))
+        else:
+            read = self.encoder.pool(hidden) if self.pooling == "cls" else mean_pool(hidden, attention_mask)
+        logits: Tensor = self.head(self.dropout(read))
         return logits
 
 

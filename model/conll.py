@@ -1,7 +1,8 @@
 """Column files as of the CoNLL shared tasks: a word a line with its columns, sentences separated by blank lines.
 
 Columns stand between tabs, or, in lines without one, between spaces. A line of white space only is blank too. A line whose
-word is -DOCSTART- begins a document and is no sentence.
+word is -DOCSTART- begins a document and is no sentence; conlleval would count it as a word that is O. As for conlleval,
+all lines have the same number of columns.
 """
 
 import re
@@ -9,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from model.scoring.entities import TAG, entities
 from model.task_records import decoded
 from pipeline.compressed import lines
 from pipeline.errors import DataError
 
 DOCUMENT = "-DOCSTART-"
 _SPACES = re.compile(" +")
-_IOB = re.compile(r"O|[BI]-.+", re.S)
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Sentence:
     """One sentence of a column file."""
 
     line: int
-    """of its first word"""
+    """of its first word; the others follow, a line each"""
     document: int
     """number of its document from 1; 0: the file names none"""
     words: list[str] = field(default_factory=list)
@@ -77,13 +78,13 @@ def _columns(line: str) -> list[str]:
 def is_iob(tags: Iterable[str]) -> bool:
     """Whether all tags are O, B-TYPE or I-TYPE, and not all O."""
     found = set(tags)
-    return bool(found - {"O"}) and all(_IOB.fullmatch(tag) for tag in found)
+    return bool(found - {"O"}) and all(TAG.fullmatch(tag) for tag in found)
 
 
 def iob2(tags: Sequence[str]) -> list[str]:
-    """IOB1 or IOB2 as IOB2: an I- that goes on no entity of its type begins one (Tjong Kim Sang and Veenstra 1999)."""
-    before = ["O", *tags]
-    return [
-        f"B-{tag[2:]}" if tag.startswith("I-") and (last == "O" or last[2:] != tag[2:]) else tag
-        for last, tag in zip(before, tags, strict=False)
-    ]
+    """IOB1 or IOB2 as IOB2 (Tjong Kim Sang and Veenstra 1999): the same entities, each beginning with B-."""
+    made = ["O"] * len(tags)
+    for entity in entities(tags):
+        made[entity.start : entity.end] = [f"I-{entity.type}"] * (entity.end - entity.start)
+        made[entity.start] = f"B-{entity.type}"
+    return made

@@ -1,7 +1,7 @@
 """Batches out of task data: texts as ids, in an order that follows from seed and epoch, with little padding."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +24,59 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Words that are asked for a label, each at one token of one row."""
+
+    places: tuple[Ints, ...]
+    """of every row: the tokens that are read"""
+    numbers: tuple[Ints, ...]
+    """of every row: which of the words these are"""
+    words: tuple[str, ...]
+    """all words, example by example"""
+    starts: Ints
+    """[n + 1] where the words of each example begin, and the end of the last"""
+
+
+@dataclass(frozen=True)
 class Examples:
-    """One part of a task (train, dev or test), ready for the encoder."""
+    """One part of a task (train, dev or test), ready for the encoder: n examples in R rows, asked for N labels.
+
+    Where a label is of a whole text, n = R = N. Where it is of a word (`asked`), an example has N / n of them, and may take
+    several rows.
+    """
 
     example_ids: tuple[str, ...]
     texts: tuple[str, ...]
-    """both texts of a pair joined by a space: for models that know no pairs"""
+    """both texts of a pair joined by a space: for models that know no pairs; none where words are asked"""
     input_ids: tuple[npt.NDArray[np.int32], ...]
-    """with [CLS] and [SEP], at most max_length"""
+    """[R] with [CLS] and [SEP], at most max_length"""
     second_starts: Ints
-    """[n] index of the first token of the second text; the length where there is none"""
+    """[R] index of the first token of the second text; the length where there is none"""
     labels: Ints
-    """[n] UNKNOWN where it is not known"""
+    """[N] UNKNOWN where it is not known"""
     truncated: int
-    """examples that were too long"""
+    """examples of which something was cut off"""
+    asked: Asked | None = None
+    """None: every row is asked as a whole"""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """what else there is to tell of them"""
 
     def __len__(self) -> int:
-        return len(self.input_ids)
+        return len(self.example_ids)
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of every example: [n]."""
+        """Tokens of every row: [R]."""
         return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
+
+    def numbers(self, rows: Ints) -> Ints:
+        """Which of the N labels some rows are asked for, in the order in which a model answers."""
+        return rows if self.asked is None else np.concatenate([self.asked.numbers[row] for row in rows])
 
 
 def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
     """Read train, dev or test.parquet of task data. Raises DataError where it can't be read."""
-    try:
-        table = pq.read_table(path)
-        ids, first, second, labels = (
-            table.column(name).to_pylist() for name in ("example_id", "text_a", "text_b", "label")
-        )
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+    ids, first, second, labels = read_columns(path, "example_id", "text_a", "text_b", "label")
     pieces = tokenizer.encode_ids(first)
     pairs = tokenizer.encode_ids([text or "" for text in second])
     built = [
@@ -71,6 +91,15 @@ def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples
         labels=np.array([UNKNOWN if label is None else label for label in labels], dtype=np.int64),
         truncated=sum(each[2] for each in built),
     )
+
+
+def read_columns(path: Path, *names: str) -> list[list[Any]]:
+    """Columns of a table of task data. Raises DataError where it can't be read."""
+    try:
+        table = pq.read_table(path)
+        return [table.column(name).to_pylist() for name in names]
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
 
 
 def _built(
@@ -125,8 +154,9 @@ def sorted_batches(lengths: Ints, batch_size: int) -> list[Ints]:
     return [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
 
 
-def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_id: int) -> tuple[Any, Any, Any]:
-    """(input_ids int64, token_type_ids int64, attention_mask bool), each [rows, padded length]."""
+def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_id: int) -> tuple[Any, ...]:
+    """(input_ids int64, token_type_ids int64, attention_mask bool), each [rows, padded length]; where words are asked, also
+    the tokens that are read, int64, counted through all rows of the batch."""
     chosen = [examples.input_ids[row] for row in rows]
     width = padded_length(max(map(len, chosen)), max_length)
     input_ids = np.full((len(chosen), width), pad_id, np.int64)
@@ -135,4 +165,7 @@ def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_
     mask = places < lengths[:, None]
     input_ids[mask] = np.concatenate(chosen)
     types = (mask & (places >= examples.second_starts[rows][:, None])).astype(np.int64)
-    return input_ids, types, mask
+    if examples.asked is None:
+        return input_ids, types, mask
+    read = [examples.asked.places[row] + at * width for at, row in enumerate(rows)]
+    return input_ids, types, mask, np.concatenate(read)

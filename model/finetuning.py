@@ -4,6 +4,7 @@ The run folder is kept between attempts:
 
     config.json     what the process reads
     identity.json   the job that the folder belongs to
+    plan.json       how many steps the whole job has
     metrics.jsonl   losses and dev scores: what follows from data and seed; published
     timing.jsonl    speed, memory, starts; not published
     runs/           the finished runs, one per network (pretrained, untrained) and seed
@@ -26,13 +27,17 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="2",  # 2: other dropout bits on a CPU
+    version="3",  # 2: other dropout bits on a CPU; 3: tagging is trained
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
         "model/finetuning_loop.py",
         "model/classifier.py",
         "model/examples.py",
+        "model/tagged_words.py",
+        "model/heads.py",
+        "model/conll.py",
+        "model/scoring/entities.py",
         "model/metrics.py",
         "model/lines.py",
         "model/tfidf.py",
@@ -49,8 +54,8 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
-TRAINABLE = ("classification", "pair_classification")
-"""kinds of tasks that the loop trains"""
+TRAINABLE = ("classification", "pair_classification", "tagging")
+"""kinds of tasks that have a head (model/heads.py)"""
 
 
 def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> dict[str, Any]:
@@ -84,8 +89,7 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
             "training": settings().training.plain(),
         },
     )
-    steps = total_steps(config, task)
-    result = launcher.result("model.finetune", run, steps, settings().training)
+    result = launcher.result("model.finetune", run, None, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, lines.read_json(result / "scores.json"))
 
@@ -97,12 +101,6 @@ def why_not(task: Mapping[str, Any]) -> str:
     if not task["counts"].get("train"):
         return "it has no training part: it tests the model of another task"
     return ""
-
-
-def total_steps(config: FinetuneConfig, task: Mapping[str, Any]) -> int:
-    """Steps of all networks and seeds together."""
-    networks = 2 if "untrained" in config.baselines else 1
-    return networks * config.seeds * config.epochs * -(-int(task["counts"]["train"]) // config.batch_size)
 
 
 def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,6 +121,11 @@ def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:
         "published_seed": scores["published_seed"],
         **{f"{part}_examples": count for part, count in scores["sizes"].items()},
         "truncated_train_examples": scores["truncated"]["train"],
+        **{
+            f"{part}_{name}": count
+            for part, counts in scores.get("counts", {}).items()
+            for name, count in counts.items()
+        },
         "parameters": scores["parameters"],
         "tokens_per_second": speeds[-1]["tokens_per_second"] if speeds else None,
         "sequences_per_second": speeds[-1]["sequences_per_second"] if speeds else None,

@@ -17,19 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from model import checkpoint, lines, metrics
+from model import checkpoint, child, lines, metrics
 from model.bert import initialize
 from model.child import Stop
-from model.classifier import Classifier
+from model.classifier import Classifier, Pooling
 from model.devices import Device, open_device
-from model.examples import UNKNOWN, Examples, epoch_batches, padded, read_examples, sorted_batches
+from model.examples import UNKNOWN, Ints, epoch_batches, padded, sorted_batches
+from model.heads import head_of, scored_by
 from model.lines import Lines
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
@@ -40,8 +38,6 @@ from pipeline.settings import TrainingSettings
 from pipeline.tokenizer import Tokenizer, load
 
 PARTS = ("train", "dev", "test")
-SCORED = ("accuracy", "macro_f1")
-"""what every task is scored by, beside its own metrics"""
 PRETRAINED, UNTRAINED = "pretrained", "untrained"
 MAX_GRADIENT_NORM = 1.0
 """as in google-research/bert optimization.py"""
@@ -131,11 +127,13 @@ class _Process:
         self.started = time.monotonic()
         self.folder, self.job, self.config, self.stop = folder, job, job.config, stop
         self.task = lines.read_json(job.task_data / "task.json")
-        self.scored = scored_by(self.task)
+        self.head = head_of(self.task)
+        self.scored = scored_by(self.head, self.task)
+        self.pooling: Pooling = self.head.pooling or job.config.pooling
         self.tokenizer: Tokenizer = load(job.wordpiece_vocab)
         self.architecture = self._architecture()
         self.examples = {
-            part: read_examples(job.task_data / f"{part}.parquet", self.tokenizer, job.config.max_length)
+            part: self.head.read(job.task_data / f"{part}.parquet", self.tokenizer, job.config.max_length)
             for part in PARTS
         }
         for part in ("train", "dev"):
@@ -149,11 +147,16 @@ class _Process:
         networks = (PRETRAINED, UNTRAINED) if UNTRAINED in job.config.baselines else (PRETRAINED,)
         seeds = range(job.config.seed, job.config.seed + job.config.seeds)
         self.runs = [Run(network, seed) for network in networks for seed in seeds]
-        self.steps_per_epoch = -(-len(self.examples["train"]) // job.config.batch_size)
+        self.steps_per_epoch = -(-len(self.examples["train"].input_ids) // job.config.batch_size)
         self.steps_per_run = self.steps_per_epoch * job.config.epochs
+
+    def scores(self, part: str, guesses: Ints) -> dict[str, float] | None:
+        """Scores of guessed labels, int [N], of a part; None where none of its labels are known."""
+        return self.head.scores(self.scored, self.examples[part], guesses, self.task["labels"])
 
     def to_the_end(self) -> bool:
         self._check_identity()
+        atomic.write_json(self.folder / child.PLAN, {"steps": len(self.runs) * self.steps_per_run})
         finished, kept = self._finished()
         current = None
         if finished < len(self.runs):
@@ -243,6 +246,9 @@ class _Process:
             file=sys.stderr,
             flush=True,
         )
+        for part, found in self.examples.items():
+            if told := ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.counts.items()):
+                print(f"{part}: {told}", file=sys.stderr, flush=True)
 
     # ── what a job leaves ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -260,9 +266,10 @@ class _Process:
         known = self.examples[scored].labels != UNKNOWN
         confusion = metrics.confusion(
             self.examples[scored].labels[known],
-            predicted[best][scored].argmax(1).numpy()[known],
+            self.head.guesses(predicted[best][scored])[known],
             len(labels),
         )
+        counts = {part: dict(found.counts) for part, found in self.examples.items()}
         scores = {
             "task": config.task,
             "title": self.task["title"],
@@ -271,10 +278,12 @@ class _Process:
             "labels": labels,
             "sizes": {part: len(found) for part, found in self.examples.items()},
             "truncated": {part: found.truncated for part, found in self.examples.items()},
+            **({"counts": counts} if any(counts.values()) else {}),
             "parameters": ours[best]["parameters"],
             "hyperparameters": {
                 name: value for name, value in config.plain().items() if name not in ("task", "baselines")
-            },
+            }
+            | {"pooling": self.pooling},
             "seeds": [_shown(run, found) for run, found in ours.items()],
             "summary": _summary(list(ours.values()), self.scored),
             "published_seed": best.seed,
@@ -292,7 +301,7 @@ class _Process:
                     "title": self.task["title"],
                     "kind": self.task["kind"],
                     "labels": labels,
-                    "pooling": config.pooling,
+                    "pooling": self.pooling,
                     "max_length": config.max_length,
                     "architecture": self.architecture.plain(),
                     "vocabulary_size": len(self.tokenizer.vocabulary),
@@ -304,7 +313,8 @@ class _Process:
             for run, logits in predicted.items():
                 for part in ("dev", "test"):
                     path = place / "predictions" / f"{part}-seed-{run.seed}.parquet"
-                    pq.write_table(predictions(self.examples[part], logits[part], labels), path, compression="zstd")
+                    table = self.head.predictions(self.examples[part], logits[part], labels)
+                    pq.write_table(table, path, compression="zstd")
 
         checkpoint.write_verified(self.folder / "result", fill)
 
@@ -318,20 +328,22 @@ class _Process:
                 "summary": _summary([result for _, result in untrained], self.scored),
             }
         train = self.examples["train"]
-        if "tfidf" in self.config.baselines:
+        if "tfidf" in self.config.baselines and train.asked is not None:
+            print("no TF-IDF baseline: it knows whole texts, not words", file=sys.stderr, flush=True)
+        elif "tfidf" in self.config.baselines:
             from model import tfidf
 
             print("TF-IDF baseline", file=sys.stderr, flush=True)
             guesses = tfidf.predict(train.texts, train.labels.tolist(), dev.texts, test.texts)
             found["tfidf"] = {
-                "dev": _scores(dev, guesses[0], self.scored),
-                "test": _scores(test, guesses[1], self.scored),
+                "dev": self.scores("dev", guesses[0]),
+                "test": self.scores("test", guesses[1]),
             }
         frequent = int(np.bincount(train.labels).argmax())
         found["majority"] = {
             "label": self.task["labels"][frequent],
-            "dev": _scores(dev, np.full(len(dev), frequent), self.scored),
-            "test": _scores(test, np.full(len(test), frequent), self.scored),
+            "dev": self.scores("dev", np.full(len(dev.labels), frequent)),
+            "test": self.scores("test", np.full(len(test.labels), frequent)),
         }
         return found
 
@@ -346,7 +358,8 @@ class _Training:
         self.checkpoints = process.folder / "current" / self.run.name
         self.state = State()
         vocabulary_size = len(process.tokenizer.vocabulary)
-        self.model = Classifier(process.architecture, vocabulary_size, len(process.task["labels"]), self.config.pooling)
+        self.outputs = process.head.outputs(process.task)
+        self.model = Classifier(process.architecture, vocabulary_size, self.outputs, process.pooling)
         initialize(self.model, self.run.seed)
         if self.run.network == PRETRAINED:
             load_encoder(self.model, process.job.pretrained)
@@ -388,16 +401,17 @@ class _Training:
 
     # ── one step, one epoch ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def _step(self, rows: npt.NDArray[np.int64]) -> None:
+    def _step(self, rows: Ints) -> None:
         config, state = self.config, self.state
         self.device.seed_step(self.run.seed, state.step)
         total = self.process.steps_per_run
         rate = learning_rate(state.step, config.learning_rate, round(config.warmup * total), total)
         self.model.train()
         inputs = self._inputs("train", rows)
-        labels = self.device.put(torch.from_numpy(self.examples["train"].labels[rows]))
+        train = self.examples["train"]
+        labels = self.device.put(torch.from_numpy(train.labels[train.numbers(rows)]))
         with self.device.autocast(config.precision):
-            loss = F.cross_entropy(self.model(*inputs).float(), labels)
+            loss = self.process.head.loss(self.model(*inputs).float(), labels)
         loss.backward()
         norm = clip_gradients(self.model.parameters(), MAX_GRADIENT_NORM)
         value = loss.item()
@@ -437,7 +451,7 @@ class _Training:
         if scored is None:
             # The checkpoint before this epoch's end is the newest that is whole: an epoch ends with its scores.
             return False
-        dev = _dev_scores(self.examples["dev"], scored, self.process.scored)
+        dev = self._dev_scores(scored)
         mean = lines.short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
         state.epochs.append({"epoch": epoch, "train_loss": mean, "dev": dev})
         state.epoch_steps, state.epoch_loss = 0, 0.0
@@ -450,23 +464,29 @@ class _Training:
                 self.best = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
         return True
 
-    def _inputs(self, part: str, rows: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor]:
+    def _dev_scores(self, logits: Tensor) -> dict[str, float]:
+        loss = self.process.head.loss(logits.double(), torch.from_numpy(self.examples["dev"].labels)).item()
+        found = self.process.scores("dev", self.process.head.guesses(logits))
+        assert found is not None  # a dev example without a label was refused at the start
+        return {"cross_entropy": float(f"{loss:.6g}"), **found}
+
+    def _inputs(self, part: str, rows: Ints) -> tuple[Tensor, ...]:
+        """What the model takes; the third is the mask of what is no padding."""
         arrays = padded(self.examples[part], rows, self.config.max_length, self.process.tokenizer.pad_id)
-        ids, types, mask = (self.device.put(torch.from_numpy(array)) for array in arrays)
-        return ids, types, mask
+        return tuple(self.device.put(torch.from_numpy(array)) for array in arrays)
 
     @torch.inference_mode()
     def _logits(self, part: str) -> Tensor | None:
-        """float [n, classes] of a part, in its own order; None: asked to stop on the way."""
+        """float [N, outputs] of a part, in its own order; None: asked to stop on the way."""
         self.model.eval()
         examples = self.examples[part]
-        logits = torch.zeros(len(examples), len(self.process.task["labels"]))
+        logits = torch.zeros(len(examples.labels), self.outputs)
         for rows in sorted_batches(examples.lengths, SCORING_BATCH):
             if self.process.stop.asked:
                 return None
             with self.device.autocast(self.config.precision):
                 found = self.model(*self._inputs(part, rows))
-            logits[torch.from_numpy(rows)] = found.float().cpu()
+            logits[torch.from_numpy(examples.numbers(rows))] = found.float().cpu()
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
         return logits
 
@@ -483,7 +503,7 @@ class _Training:
             "best_epoch": state.best_epoch,
             "epochs": state.epochs,
             "dev": state.epochs[state.best_epoch - 1]["dev"],
-            "test": _scores(self.examples["test"], test.argmax(1).numpy(), self.process.scored),
+            "test": self.process.scores("test", self.process.head.guesses(test)),
             "skipped_steps": state.skipped,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "metrics_bytes": self.process.metrics.sync(),
@@ -566,39 +586,6 @@ def load_encoder(model: Classifier, pretrained: Path) -> None:
         raise DataError(
             f"{pretrained / 'model.safetensors'} does not fit its config.json: {first}", "Materialize it again."
         ) from None
-
-
-def predictions(examples: Examples, logits: Tensor, labels: list[str]) -> pa.Table:
-    """example_id, label (null where not known), prediction, and p_LABEL, the probability of every label."""
-    names = np.array(labels, dtype=object)
-    probabilities = torch.softmax(logits.double(), 1).float().numpy()
-    columns: dict[str, pa.Array] = {
-        "example_id": pa.array(examples.example_ids, pa.string()),
-        "label": pa.array([None if label == UNKNOWN else labels[label] for label in examples.labels], pa.string()),
-        "prediction": pa.array(names[logits.argmax(1).numpy()], pa.string()),
-    }
-    for number, label in enumerate(labels):
-        columns[f"p_{label}"] = pa.array(probabilities[:, number], pa.float32())
-    return pa.table(columns)
-
-
-def scored_by(task: Mapping[str, Any]) -> tuple[str, ...]:
-    """The metrics of a task (task.json) that its predictions are scored by."""
-    own = task.get("metrics", [task["metric"]])
-    return tuple(dict.fromkeys((*SCORED, *own)))
-
-
-def _dev_scores(dev: Examples, logits: Tensor, names: Sequence[str]) -> dict[str, float]:
-    loss = F.cross_entropy(logits.double(), torch.from_numpy(dev.labels)).item()
-    found = _scores(dev, logits.argmax(1).numpy(), names)
-    assert found is not None  # a dev example without a label was refused at the start
-    return {"cross_entropy": float(f"{loss:.6g}"), **found}
-
-
-def _scores(examples: Examples, predicted: npt.NDArray[np.int64], names: Sequence[str]) -> dict[str, float] | None:
-    """Scores over the examples whose label is known; None where there are none."""
-    known = examples.labels != UNKNOWN
-    return metrics.scores(names, examples.labels[known], predicted[known]) if known.any() else None
 
 
 def _rank(dev: Mapping[str, float], metric: str) -> tuple[float, float]:

@@ -53,8 +53,8 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(words / name, out / name)
-    _write(out / "config.json", model_config(architecture, tokenizer))
-    _write(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
+    write_json(out / "config.json", model_config(architecture, tokenizer))
+    write_json(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
     parameters = sum(weight.size for weight in weights.values())
     (out / "README.md").write_text(
         _card(config, architecture, tokenizer, trained, scores, parameters, imported), encoding="utf-8"
@@ -171,5 +171,6 @@ pipeline("fill-mask", folder)("The capital of France is [MASK].")
 """
 
 
-def _write(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A file of a released folder: the same bytes for the same content."""
     path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")

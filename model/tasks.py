@@ -43,6 +43,7 @@ STAGE = Stage(
         "model/task_records.py",
         "model/task_split.py",
         "model/conll.py",
+        "model/scoring/entities.py",
         "model/squad.py",
         "pipeline/tables.py",
         "pipeline/jsonl.py",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-TAG = re.compile(r"O|[BI]-.+")
+TAG = re.compile(r"O|[BI]-.+", re.S)
 """What a tag must be; the type is all after the first hyphen."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.bootstrap import Statistic
-from model.scoring.column_files import read_sentences, require_same_tokens
+from model.scoring.column_files import read_tagged, require_same_tokens
 from model.scoring.entities import Counts, added, counts_by_type
 from model.scoring.result import Entry, result
 from model.scoring.text import named
@@ -19,7 +19,7 @@ Numbers = npt.NDArray[Any]
 
 def scores_of_entities(types: Sequence[str], gold: Path, predictions: Path) -> dict[str, Any]:
     """Entities of the `types` only, where some are named; of any type else."""
-    wanted, given = read_sentences(gold, types), read_sentences(predictions, types)
+    wanted, given = read_tagged(gold, types), read_tagged(predictions, types)
     require_same_tokens(gold, wanted, predictions, given)
     by_sentence = [counts_by_type(one.tags, other.tags) for one, other in zip(wanted, given, strict=True)]
     names = sorted({name for counts in by_sentence for name in counts})
@@ -29,7 +29,7 @@ def scores_of_entities(types: Sequence[str], gold: Path, predictions: Path) -> d
     for name in names:
         entries += _of_counts(name, of_type[name])
     right = np.array([sum(map(str.__eq__, one.tags, other.tags)) for one, other in zip(wanted, given, strict=True)])
-    tokens = np.array([len(sentence.tokens) for sentence in wanted])
+    tokens = np.array([len(sentence.words) for sentence in wanted])
     entries.append(
         Entry(
             metric="token_accuracy",

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from pipeline.store import Store
+from pipeline.store import Record, Store
 from tests import tiny
 from tests.conftest import ROOT
 
@@ -138,3 +138,33 @@ def kill_tree(pid: int) -> None:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_)
+
+
+def recorded(store: Store, recipe: str, asset: str, stage: str, version: str, inputs: dict[str, str]) -> Record:
+    """Say of published content that it is what an asset is now."""
+    now = "2026-01-02T03:04:05.000000+00:00"
+    body: dict[str, Any] = {
+        "schema": "1",
+        "recipe": recipe,
+        "asset": asset,
+        "stage": stage,
+        "key": f"{recipe}-{asset}-{version}",
+        "version": version,
+        "code_version": "1",
+        "config": {},
+        "asked": {},
+        "inputs": inputs,
+        "statistics": {},
+        "validation": {"suite_digest": "", "results": []},
+        "waivers": [],
+        "reused": None,
+        "forced": False,
+        "git": {"commit": None, "dirty": None},
+        "user": "u",
+        "host": "h",
+        "started": now,
+        "finished": now,
+    }
+    record = store.append(body)
+    store.point(recipe, asset, record)
+    return record

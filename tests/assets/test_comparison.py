@@ -11,7 +11,7 @@ from assets.definitions import definitions
 from pipeline.build import build
 from pipeline.errors import ChainError
 from pipeline.store import Record
-from tests.assets.bertcli import World
+from tests.assets.bertcli import World, recorded
 
 PAIR = """\
 name: pair
@@ -33,32 +33,7 @@ def put(world: World, recipe: str, asset: str, stage: str, inputs: dict[str, str
         for name, value in files.items():
             (staged / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
         version = store.publish(stage, staged)
-    now = "2026-01-02T03:04:05.000000+00:00"
-    body: dict[str, Any] = {
-        "schema": "1",
-        "recipe": recipe,
-        "asset": asset,
-        "stage": stage,
-        "key": f"{recipe}-{asset}-{version}",
-        "version": version,
-        "code_version": "1",
-        "config": {},
-        "asked": {},
-        "inputs": inputs,
-        "statistics": {},
-        "validation": {"suite_digest": "", "results": []},
-        "waivers": [],
-        "reused": None,
-        "forced": False,
-        "git": {"commit": None, "dirty": None},
-        "user": "u",
-        "host": "h",
-        "started": now,
-        "finished": now,
-    }
-    record = store.append(body)
-    store.point(recipe, asset, record)
-    return record
+    return recorded(store, recipe, asset, stage, version, inputs)
 
 
 def trained(world: World, recipe: str, loss: float, pairs: float | None) -> Record:

@@ -1,5 +1,6 @@
 """Tiny shards, vocabularies and models for the tests of this folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,11 @@ def write_shards(folder: Path, train: int = 40, held_out: int = 12, sentence_tas
     return folder
 
 
-def write_vocabulary(folder: Path) -> Path:
+def write_vocabulary(folder: Path, vocabulary: Sequence[str] = VOCABULARY) -> Path:
     """A folder as the wordpiece_vocab stage leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY), encoding="utf-8")
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
     (folder / "tokenizer.json").write_text(
-        tokenizer_json(VOCABULARY, lowercase=True, strip_accents=True), encoding="utf-8"
+        tokenizer_json(vocabulary, lowercase=True, strip_accents=True), encoding="utf-8"
     )
     return folder

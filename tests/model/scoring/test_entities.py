@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.scoring.column_files import read_sentences
+from model.scoring.column_files import read_tagged
 from model.scoring.command import score
 from model.scoring.entities import Counts, Entity, added, counts_by_type, entities, entity_f1
 from pipeline.errors import DataError
@@ -101,10 +101,10 @@ def test_what_is_predicted_beside_the_gold_types(tmp_path: Path) -> None:
 
 def test_separators_of_white_space_crlf_and_documents(tmp_path: Path) -> None:
     path, _ = files(tmp_path, "\ufeff\t\r\na\tB-X\r\n \t \r\n\r\n-DOCSTART- O\r\nb\u00a0c  I-X\r\nd O\r\n\r\n", "")
-    sentences = read_sentences(path)
-    assert [(s.tokens, s.tags, s.line_numbers, s.document) for s in sentences] == [
-        (["a"], ["B-X"], [2], 0),
-        (["b\u00a0c", "d"], ["I-X", "O"], [6, 7], 1),
+    sentences = read_tagged(path)
+    assert [(s.words, s.tags, s.line, s.document) for s in sentences] == [
+        (["a"], ["B-X"], 2, 0),
+        (["b\u00a0c", "d"], ["I-X", "O"], 6, 1),
     ]
 
 
@@ -118,11 +118,12 @@ def test_separators_of_white_space_crlf_and_documents(tmp_path: Path) -> None:
         (PREDICTED.replace("\n\n", "\n"), r"pred\.txt, line 1: a sentence of 4 tokens, but in .*gold\.txt, line 3"),
         (PREDICTED.partition("\n\n")[0], r"pred\.txt has 1 sentences, .*gold\.txt has 2"),
         (PREDICTED.replace("Ekeus B-PER\n", ""), r"pred\.txt, line 1: a sentence of 2 tokens"),
-        (PREDICTED.replace("B-PER", ""), r"pred\.txt, line 3: 'Ekeus' has no tag"),
+        (PREDICTED.replace("B-PER", ""), r"pred\.txt, line 3: 1 columns, but the lines before have 2: 'Ekeus'"),
+        ("U.N.\nofficial\nEkeus\n\nParis\n", r"pred\.txt, line 1: 'U\.N\.' has no tag"),
         (PREDICTED.replace("B-PER", "S-PER"), r"pred\.txt, line 3: the tag 'S-PER' is not O, B-TYPE or I-TYPE"),
         (PREDICTED.replace("B-PER", "B-"), r"the tag 'B-' is not"),
         (PREDICTED.replace("B-PER", "B-CITY"), r"pred\.txt, line 3: 'CITY' is no type"),
-        ("", r"pred\.txt is empty"),
+        ("", r"pred\.txt holds no tokens"),
         ("-DOCSTART- O\n", r"pred\.txt holds no tokens"),
     ],
 )
@@ -146,11 +147,11 @@ def test_real_files_with_broken_tags_score_as_conlleval_and_seqeval_said(
     begins something.
     """
     gold = shared(f"data/finetune/ner/{name}")
-    sentences = read_sentences(gold)
+    sentences = read_tagged(gold)
     types = sorted({tag[2:] for sentence in sentences for tag in sentence.tags if tag != "O"})
     number, lines = 0, []
     for sentence in sentences:
-        for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
+        for token, tag in zip(sentence.words, sentence.tags, strict=True):
             number += 1
             broken = "O" if number % 7 == 0 else f"I-{types[number % len(types)]}" if number % 11 == 0 else tag
             lines.append(f"{token}\t{broken}")

@@ -1,0 +1,52 @@
+"""A fine-tuned model as others load it: the folder that transformers' AutoModelFor… class reads, with the names of the labels."""
+
+import shutil
+from pathlib import Path
+
+from model.lines import read_json
+from model.release import model_config, tokenizer_config, write_json
+from model.tasks import NOT_RUN
+from model.weights import to_hugging_face
+from pipeline.config import Architecture
+from pipeline.tokenizer import load
+
+_CLASSES = {"cls": "BertForSequenceClassification", "words": "BertForTokenClassification"}
+"""what the head reads (model/classifier.py) → the class of transformers that computes the same"""
+
+
+def why_not(folder: Path) -> str:
+    """Why a folder of the finetuned stage is nothing that transformers can compute; "" where it is."""
+    if (folder / NOT_RUN).exists():
+        return "nothing was trained"
+    pooling = read_json(folder / "config.json")["pooling"]
+    return "" if pooling in _CLASSES else f"transformers has no class for pooling {pooling}"
+
+
+def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
+    """Write config.json, model.safetensors, the tokenizer's files, and scores and predictions as they are, into `out`.
+
+    folder, vocabulary: of the stages finetuned and wordpiece_vocab. Raises DataError where they can't be read.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    described = read_json(folder / "config.json")
+    architecture, tokenizer = Architecture.model_validate(described["architecture"]), load(vocabulary)
+    shutil.copytree(
+        folder, out, dirs_exist_ok=True, ignore=lambda _, names: {"config.json", "model.safetensors"} & set(names)
+    )
+    weights = load_file(folder / "model.safetensors")
+    head = {f"classifier.{name}": weights.pop(f"head.{name}") for name in ("weight", "bias")}
+    if described["pooling"] == "words":  # transformers' class has no pooler
+        weights = {name: weight for name, weight in weights.items() if not name.startswith("encoder.pooler.")}
+    save_file({**to_hugging_face(weights), **head}, out / "model.safetensors", metadata={"format": "pt"})
+    for name in ("vocab.txt", "tokenizer.json"):
+        shutil.copyfile(vocabulary / name, out / name)
+    names = dict(enumerate(described["labels"]))
+    config = {
+        **model_config(architecture, tokenizer),
+        "architectures": [_CLASSES[described["pooling"]]],
+        "id2label": {str(number): name for number, name in names.items()},
+        "label2id": {name: number for number, name in names.items()},
+    }
+    write_json(out / "config.json", config)
+    write_json(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))

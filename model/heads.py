@@ -1,0 +1,156 @@
+"""What fine-tuning has to know of a kind of tasks: what is read, how many outputs it has, the loss, scores and predictions.
+
+The loop is one for all of them (model/finetuning_loop.py). n examples are asked for N labels: N = n where a text is asked
+as a whole, else a label for every word.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from model import metrics
+from model.classifier import Pooling
+from model.conll import is_iob
+from model.examples import UNKNOWN, Examples, Ints, read_examples
+from model.scoring.entities import added, counts_by_type
+from model.tagged_words import read_words
+from pipeline.errors import DataError
+from pipeline.tokenizer import Tokenizer
+
+Task = Mapping[str, Any]
+"""task.json"""
+OF_ENTITIES = ("entity_f1", "precision", "recall")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is read of a row, and what becomes of the outputs."""
+
+    read: Callable[[Path, Tokenizer, int], Examples]
+    """(train, dev or test.parquet; tokenizer; longest row) → rows, and the tokens of each that are read"""
+    pooling: Pooling | None
+    """what the classifier reads; None: as the recipe says"""
+    outputs: Callable[[Task], int]
+    """of each of the N"""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """logits float [N, outputs], labels [N] → their mean, a scalar"""
+    guesses: Callable[[Tensor], Ints]
+    """logits float [N, outputs] → labels [N]"""
+    metrics: Callable[[Task], tuple[str, ...]]
+    """what predictions are scored by, beside the task's own"""
+    scores: Callable[[Sequence[str], Examples, Ints, Sequence[str]], dict[str, float] | None]
+    """(metrics, examples, guesses [N], names of the labels) → score of each; None where no label is known"""
+    predictions: Callable[[Examples, Tensor, Sequence[str]], pa.Table]
+    """(examples, logits float [N, outputs], names of the labels) → what is published"""
+
+
+def head_of(task: Task) -> Head:
+    """The head of a task's kind. Raises DataError where its metric can't be calculated of its labels."""
+    if task["metric"] in OF_ENTITIES and not is_iob(task["labels"]):
+        raise DataError(
+            f"task {task['name']} is scored by entities, but its labels are {', '.join(task['labels'][:10])}",
+            "Entities need labels O, B-TYPE and I-TYPE: leave label_names out, or write metric: accuracy.",
+        )
+    return HEADS[task["kind"]]
+
+
+def scored_by(head: Head, task: Task) -> tuple[str, ...]:
+    """The metrics of a task that its predictions are scored by."""
+    return tuple(dict.fromkeys((*head.metrics(task), *task.get("metrics", [task["metric"]]))))
+
+
+# ── one label of some classes, for a text or a word ──────────────────────────────────────────────────────────────────
+
+
+def _classes(task: Task) -> int:
+    return len(task["labels"])
+
+
+def _most_likely(logits: Tensor) -> Ints:
+    return logits.argmax(1).numpy()
+
+
+def _of_classes(task: Task) -> tuple[str, ...]:
+    return "accuracy", "macro_f1"
+
+
+def _class_scores(
+    names: Sequence[str], examples: Examples, guesses: Ints, labels: Sequence[str]
+) -> dict[str, float] | None:
+    known = examples.labels != UNKNOWN
+    return metrics.scores(names, examples.labels[known], guesses[known]) if known.any() else None
+
+
+def _class_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+    """example_id, label (null where not known), prediction, and p_LABEL, the probability of every label."""
+    return pa.table({"example_id": pa.array(examples.example_ids, pa.string()), **_columns(examples, logits, labels)})
+
+
+def _columns(examples: Examples, logits: Tensor, labels: Sequence[str]) -> dict[str, pa.Array]:
+    names = np.array(labels, dtype=object)
+    probabilities = torch.softmax(logits.double(), 1).float().numpy()
+    return {
+        "label": pa.array([None if label == UNKNOWN else labels[label] for label in examples.labels], pa.string()),
+        "prediction": pa.array(names[_most_likely(logits)], pa.string()),
+        **{f"p_{label}": pa.array(probabilities[:, number], pa.float32()) for number, label in enumerate(labels)},
+    }
+
+
+# ── words ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_words(task: Task) -> tuple[str, ...]:
+    return ("accuracy", *OF_ENTITIES) if is_iob(task["labels"]) else _of_classes(task)
+
+
+def _word_scores(
+    names: Sequence[str], examples: Examples, guesses: Ints, labels: Sequence[str]
+) -> dict[str, float] | None:
+    found = _class_scores([name for name in names if name not in OF_ENTITIES], examples, guesses, labels)
+    if found is None or not set(names) & set(OF_ENTITIES):
+        return found
+    assert examples.asked is not None
+    tags = np.array(labels, dtype=object)
+
+    def of_sentence(first: int, end: int) -> Mapping[str, Any]:
+        return counts_by_type(tags[examples.labels[first:end]].tolist(), tags[guesses[first:end]].tolist())
+
+    sentences = [
+        pair for pair in pairwise(examples.asked.starts.tolist()) if UNKNOWN not in examples.labels[slice(*pair)]
+    ]
+    total = added(counts for pair in sentences for counts in of_sentence(*pair).values())
+    entities = dict(zip(OF_ENTITIES, (total.f1, total.precision, total.recall), strict=True))
+    return {name: float(f"{entities[name]:.6g}") if name in entities else found[name] for name in names}
+
+
+def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+    """A row for every word: example_id, word_number (in its sentence, from 0), word, and as for classes."""
+    assert examples.asked is not None
+    counts = np.diff(examples.asked.starts)
+    ids = np.repeat(np.array(examples.example_ids, dtype=object), counts)
+    places = np.arange(int(counts.sum())) - np.repeat(examples.asked.starts[:-1], counts)
+    return pa.table(
+        {
+            "example_id": pa.array(ids, pa.string()),
+            "word_number": pa.array(places, pa.int32()),
+            "word": pa.array(examples.asked.words, pa.string()),
+            **_columns(examples, logits, labels),
+        }
+    )
+
+
+_TEXTS = Head(
+    read_examples, None, _classes, F.cross_entropy, _most_likely, _of_classes, _class_scores, _class_predictions
+)
+_WORDS = Head(read_words, "words", _classes, F.cross_entropy, _most_likely, _of_words, _word_scores, _word_predictions)
+
+HEADS: Mapping[str, Head] = {"classification": _TEXTS, "pair_classification": _TEXTS, "tagging": _WORDS}
+"""by kind of task"""

@@ -1,0 +1,99 @@
+"""`bert export RECIPE/finetuned_TASK DIR`: what transformers makes of the folder, against our own model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from assets import reading
+from model import checkpoint
+from model.classifier import Classifier, Pooling
+from pipeline.build import open_store
+from pipeline.record import Record
+from tests.assets.bertcli import recorded
+from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary
+
+LABELS = ["O", "B-PER", "I-PER"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    torch.set_num_threads(1)
+
+
+def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
+    """A published artifact of recipe `mine`."""
+    store = open_store()
+    with store.staging() as place:
+        fill(place)
+        version = store.publish(stage, place)
+    return recorded(store, "mine", asset, stage, version, inputs)
+
+
+def finetuned(pooling: Pooling) -> Classifier:
+    """Publish a classifier with weights far from their initial values; the same."""
+    model = Classifier(ARCHITECTURE, len(VOCABULARY), len(LABELS), pooling).eval()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
+
+    def fill(place: Path) -> None:
+        described = {"labels": LABELS, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
+        (place / "config.json").write_text(json.dumps(described))
+        checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
+        (place / "predictions").mkdir()
+        (place / "predictions" / "dev-seed-42.txt").write_bytes(b"as it is")
+
+    words = put("wordpiece_vocab", "wordpiece_vocab", write_vocabulary, {})
+    put("finetuned", "finetuned_people", fill, {"wordpiece_vocab": words.digest})
+    return model
+
+
+@pytest.mark.parametrize("pooling", ["words", "cls"])
+def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: Pooling) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
+
+    ours = finetuned(pooling)
+    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "note" not in done
+    assert reading.verify(str(tmp_path / "out"))["problems"] == []
+    assert (tmp_path / "out" / "predictions" / "dev-seed-42.txt").read_bytes() == b"as it is"
+    auto = AutoModelForTokenClassification if pooling == "words" else AutoModelForSequenceClassification
+    theirs, found = auto.from_pretrained(tmp_path / "out", local_files_only=True, output_loading_info=True)
+    assert not any(found.values())  # nothing is missing, misshapen or left over
+    assert theirs.config.id2label == dict(enumerate(LABELS))
+    assert theirs.config.label2id == {name: number for number, name in enumerate(LABELS)}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    texts = [["the", "cats", "sat"], ["paris", "is", "running", "."]]
+    inputs = tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt")
+    mask = inputs["attention_mask"].bool()
+    places = torch.arange(mask.numel()) if pooling == "words" else None
+    with torch.inference_mode():
+        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], mask, places)
+        given = theirs.eval()(**inputs).logits
+    if pooling == "words":
+        wanted, given = wanted[mask.flatten()], given[mask]
+    torch.testing.assert_close(given, wanted, atol=1e-5, rtol=0)
+    assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_a_model_that_transformers_has_no_class_for_is_copied_and_said(tmp_path: Path) -> None:
+    finetuned("mean")
+    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    assert done["note"] == "transformers has no class for pooling mean: copied as it is"
+    assert done["note"] in reading.export_text(done)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["pooling"] == "mean"
+
+
+def test_a_task_that_was_not_run_is_copied_and_said(tmp_path: Path) -> None:
+    words = put("wordpiece_vocab", "wordpiece_vocab", write_vocabulary, {})
+    put("finetuned", "finetuned_cola", lambda place: (place / "not_run.json").write_text("{}"), {"words": words.digest})
+    done = reading.export("mine/finetuned_cola", tmp_path / "out")
+    assert done["note"] == "nothing was trained: copied as it is"
+    assert (tmp_path / "out" / "not_run.json").exists()
