@@ -109,9 +109,8 @@ def seconds(trial: Trial, say: Say) -> dict[str, Any]:
 
 def _times(trial: Trial, rows: int) -> Iterator[tuple[float, float]]:
     first = trial.step(rows)
-    if (
-        sum(first) > SECONDS and not trial.device.fixed_shapes
-    ):  # what warming up costs does not matter then; compiling does
+    # What warming up costs does not matter to a step that is slow; compiling does.
+    if sum(first) > SECONDS and not trial.device.fixed_shapes:
         yield first
         return
     for _ in range(2):
