@@ -1,5 +1,5 @@
 """A classifier on top of BERT: one vector per text, or per word, dropout, one linear layer (Devlin et al. 2019, sections
-4.1 and 5.3)."""
+4.1, 4.4 and 5.3)."""
 
 from typing import Literal
 
@@ -31,7 +31,8 @@ class Classifier(nn.Module):
     ) -> Tensor:
         """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → logits float [B, classes].
 
-        Of words: `asked` int64 [N], tokens counted through all rows, → float [N, classes].
+        Of words: `asked` int64 [N], tokens counted through all rows, → float [N, classes]. Of choices, with one class:
+        `asked` int64 [N, choices], rows, → float [N, choices] (`side_by_side`).
         """
         hidden = self.encoder(input_ids, token_type_ids, attention_mask)  # [B, S, H]
         if self.pooling == "words":
@@ -40,7 +41,12 @@ class Classifier(nn.Module):
         else:
             read = self.encoder.pool(hidden) if self.pooling == "cls" else mean_pool(hidden, attention_mask)
         logits: Tensor = self.head(self.dropout(read))
-        return logits
+        return logits if asked is None or self.pooling == "words" else side_by_side(logits, asked)
+
+
+def side_by_side(logits: Tensor, rows: Tensor) -> Tensor:
+    """Float [R, 1], int64 [N, choices] (−1: no choice) → float [N, choices], −∞ where there is none: a softmax leaves it out."""
+    return F.embedding(rows.clamp(min=0), logits).squeeze(2).masked_fill(rows < 0, float("-inf"))
 
 
 def mean_pool(hidden: Tensor, attention_mask: Tensor) -> Tensor:

@@ -42,12 +42,12 @@ class Examples:
     """One part of a task (train, dev or test), ready for the encoder: n examples in R rows, asked for N labels.
 
     Where a label is of a whole text, n = R = N. Where it is of a word (`asked`), an example has N / n of them, and may take
-    several rows.
+    several rows. Where it is the number of a choice (`choices`), an example has a row for every choice, and n = N.
     """
 
     example_ids: tuple[str, ...]
     texts: tuple[str, ...]
-    """both texts of a pair joined by a space: for models that know no pairs; none where words are asked"""
+    """both texts of a pair joined by a space: for models that know no pairs; none for words and choices"""
     input_ids: tuple[npt.NDArray[np.int32], ...]
     """[R] with [CLS] and [SEP], at most max_length"""
     second_starts: Ints
@@ -58,6 +58,8 @@ class Examples:
     """examples of which something was cut off"""
     asked: Asked | None = None
     """None: every row is asked as a whole"""
+    choices: Ints | None = None
+    """[n + 1] where the rows of each example begin, and the end of the last; None: rows are not compared"""
     counts: Mapping[str, int] = field(default_factory=dict)
     """what else there is to tell of them"""
 
@@ -66,11 +68,12 @@ class Examples:
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of every row: [R]."""
-        return np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
+        """Tokens of what batches are made of: of every row, [R]; of choices, which stay together, the longest, [n]."""
+        lengths = np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
+        return lengths if self.choices is None else np.maximum.reduceat(lengths, self.choices[:-1])
 
     def numbers(self, rows: Ints) -> Ints:
-        """Which of the N labels some rows are asked for, in the order in which a model answers."""
+        """Which of the N labels some rows (of choices: some examples) are asked for, in the order in which a model answers."""
         return rows if self.asked is None else np.concatenate([self.asked.numbers[row] for row in rows])
 
 
@@ -80,7 +83,7 @@ def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples
     pieces = tokenizer.encode_ids(first)
     pairs = tokenizer.encode_ids([text or "" for text in second])
     built = [
-        _built(a, b if text is not None else None, tokenizer, max_length)
+        as_row(a, b if text is not None else None, tokenizer, max_length)
         for a, b, text in zip(pieces, pairs, second, strict=True)
     ]
     return Examples(
@@ -102,7 +105,7 @@ def read_columns(path: Path, *names: str) -> list[list[Any]]:
         raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
 
 
-def _built(
+def as_row(
     first: npt.NDArray[np.int32], second: npt.NDArray[np.int32] | None, tokenizer: Tokenizer, max_length: int
 ) -> tuple[npt.NDArray[np.int32], int, bool]:
     """([CLS] first [SEP] or [CLS] first [SEP] second [SEP], where the second begins, whether something was cut off)."""
@@ -156,7 +159,17 @@ def sorted_batches(lengths: Ints, batch_size: int) -> list[Ints]:
 
 def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_id: int) -> tuple[Any, ...]:
     """(input_ids int64, token_type_ids int64, attention_mask bool), each [rows, padded length]; where words are asked, also
-    the tokens that are read, int64, counted through all rows of the batch."""
+    the tokens that are read, int64, counted through all rows of the batch.
+
+    Of choices, `rows` are examples, and the fourth array has the rows of each: int64 [examples, most choices], −1 where an
+    example has fewer.
+    """
+    if examples.choices is not None:
+        counts = np.diff(examples.choices)[rows]
+        ends = np.cumsum(counts)
+        places = np.arange(counts.max())[None, :]
+        compared = np.where(places < counts[:, None], (ends - counts)[:, None] + places, -1)
+        rows = np.arange(ends[-1]) + np.repeat(examples.choices[:-1][rows] - (ends - counts), counts)
     chosen = [examples.input_ids[row] for row in rows]
     width = padded_length(max(map(len, chosen)), max_length)
     input_ids = np.full((len(chosen), width), pad_id, np.int64)
@@ -165,6 +178,8 @@ def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_
     mask = places < lengths[:, None]
     input_ids[mask] = np.concatenate(chosen)
     types = (mask & (places >= examples.second_starts[rows][:, None])).astype(np.int64)
+    if examples.choices is not None:
+        return input_ids, types, mask, compared
     if examples.asked is None:
         return input_ids, types, mask
     read = [examples.asked.places[row] + at * width for at, row in enumerate(rows)]

@@ -12,6 +12,8 @@ from pipeline.tokenizer import load
 
 _CLASSES = {"cls": "BertForSequenceClassification", "words": "BertForTokenClassification"}
 """what the head reads (model/classifier.py) → the class of transformers that computes the same"""
+_OF_CHOICES = "BertForMultipleChoice"
+"""in the place of the first where choices are compared"""
 
 
 def why_not(folder: Path) -> str:
@@ -44,7 +46,7 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
     names = dict(enumerate(described["labels"]))
     config = {
         **model_config(architecture, tokenizer),
-        "architectures": [_CLASSES[described["pooling"]]],
+        "architectures": [_OF_CHOICES if described["kind"] == "multiple_choice" else _CLASSES[described["pooling"]]],
         "id2label": {str(number): name for number, name in names.items()},
         "label2id": {name: number for number, name in names.items()},
     }

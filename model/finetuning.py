@@ -35,6 +35,7 @@ STAGE = Stage(
         "model/classifier.py",
         "model/examples.py",
         "model/tagged_words.py",
+        "model/choices.py",
         "model/heads.py",
         "model/conll.py",
         "model/scoring/entities.py",
@@ -54,7 +55,7 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
-TRAINABLE = ("classification", "pair_classification", "tagging")
+TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice")
 """kinds of tasks that have a head (model/heads.py)"""
 
 

@@ -136,6 +136,7 @@ class _Process:
             part: self.head.read(job.task_data / f"{part}.parquet", self.tokenizer, job.config.max_length)
             for part in PARTS
         }
+        self.task = {**self.task, "labels": self.head.labels(self.task, self.examples.values())}
         for part in ("train", "dev"):
             labels = self.examples[part].labels
             if len(labels) == 0 or int(labels.min()) == UNKNOWN:
@@ -147,7 +148,7 @@ class _Process:
         networks = (PRETRAINED, UNTRAINED) if UNTRAINED in job.config.baselines else (PRETRAINED,)
         seeds = range(job.config.seed, job.config.seed + job.config.seeds)
         self.runs = [Run(network, seed) for network in networks for seed in seeds]
-        self.steps_per_epoch = -(-len(self.examples["train"].input_ids) // job.config.batch_size)
+        self.steps_per_epoch = -(-len(self.examples["train"].lengths) // job.config.batch_size)
         self.steps_per_run = self.steps_per_epoch * job.config.epochs
 
     def scores(self, part: str, guesses: Ints) -> dict[str, float] | None:
@@ -328,8 +329,9 @@ class _Process:
                 "summary": _summary([result for _, result in untrained], self.scored),
             }
         train = self.examples["train"]
-        if "tfidf" in self.config.baselines and train.asked is not None:
-            print("no TF-IDF baseline: it knows whole texts, not words", file=sys.stderr, flush=True)
+        if "tfidf" in self.config.baselines and not train.texts:
+            why = f"it labels whole texts one by one, which is no answer to a task of kind {self.task['kind']}"
+            print(f"no TF-IDF baseline: {why}", file=sys.stderr, flush=True)
         elif "tfidf" in self.config.baselines:
             from model import tfidf
 
@@ -359,7 +361,8 @@ class _Training:
         self.state = State()
         vocabulary_size = len(process.tokenizer.vocabulary)
         self.outputs = process.head.outputs(process.task)
-        self.model = Classifier(process.architecture, vocabulary_size, self.outputs, process.pooling)
+        classes = process.head.classes(process.task)
+        self.model = Classifier(process.architecture, vocabulary_size, classes, process.pooling)
         initialize(self.model, self.run.seed)
         if self.run.network == PRETRAINED:
             load_encoder(self.model, process.job.pretrained)
@@ -428,7 +431,7 @@ class _Training:
         self.optimizer.zero_grad()
         state.step += 1
         self.measured_tokens += int(inputs[2].sum())
-        self.measured_examples += len(rows)
+        self.measured_examples += len(inputs[0])
         if state.skipped_in_a_row >= SKIPPED_IN_A_ROW:
             raise TrainingError(
                 f"{self.run.name}: {SKIPPED_IN_A_ROW} steps in a row, up to step {state.step}, had a gradient norm or "
@@ -480,13 +483,16 @@ class _Training:
         """float [N, outputs] of a part, in its own order; None: asked to stop on the way."""
         self.model.eval()
         examples = self.examples[part]
-        logits = torch.zeros(len(examples.labels), self.outputs)
+        logits = torch.full((len(examples.labels), self.outputs), -math.inf)
         for rows in sorted_batches(examples.lengths, SCORING_BATCH):
             if self.process.stop.asked:
                 return None
             with self.device.autocast(self.config.precision):
                 found = self.model(*self._inputs(part, rows))
-            logits[torch.from_numpy(examples.numbers(rows))] = found.float().cpu()
+            numbers = torch.from_numpy(examples.numbers(rows))
+            logits[numbers, : found.shape[1]] = (
+                found.float().cpu()
+            )  # fewer where no example of the batch has all choices
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
         return logits
 

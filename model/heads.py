@@ -1,22 +1,24 @@
 """What fine-tuning has to know of a kind of tasks: what is read, how many outputs it has, the loss, scores and predictions.
 
 The loop is one for all of them (model/finetuning_loop.py). n examples are asked for N labels: N = n where a text is asked
-as a whole, else a label for every word.
+as a whole or choices are compared, else a label for every word.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from model import metrics
+from model.choices import read_choices
 from model.classifier import Pooling
 from model.conll import is_iob
 from model.examples import UNKNOWN, Examples, Ints, read_examples
@@ -38,8 +40,12 @@ class Head:
     """(train, dev or test.parquet; tokenizer; longest row) → rows, and the tokens of each that are read"""
     pooling: Pooling | None
     """what the classifier reads; None: as the recipe says"""
+    labels: Callable[[Task, Collection[Examples]], list[str]]
+    """(task, its parts) → names of the labels"""
     outputs: Callable[[Task], int]
-    """of each of the N"""
+    """of each of the N; `labels` of the task are these names"""
+    classes: Callable[[Task], int]
+    """outputs of the linear layer"""
     loss: Callable[[Tensor, Tensor], Tensor]
     """logits float [N, outputs], labels [N] → their mean, a scalar"""
     guesses: Callable[[Tensor], Ints]
@@ -68,6 +74,10 @@ def scored_by(head: Head, task: Task) -> tuple[str, ...]:
 
 
 # ── one label of some classes, for a text or a word ──────────────────────────────────────────────────────────────────
+
+
+def _named(task: Task, parts: Collection[Examples]) -> list[str]:
+    return list(task["labels"])
 
 
 def _classes(task: Task) -> int:
@@ -147,10 +157,62 @@ def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str])
     )
 
 
-_TEXTS = Head(
-    read_examples, None, _classes, F.cross_entropy, _most_likely, _of_classes, _class_scores, _class_predictions
-)
-_WORDS = Head(read_words, "words", _classes, F.cross_entropy, _most_likely, _of_words, _word_scores, _word_predictions)
+# ── choices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-HEADS: Mapping[str, Head] = {"classification": _TEXTS, "pair_classification": _TEXTS, "tagging": _WORDS}
+
+def _numbers(task: Task, parts: Collection[Examples]) -> list[str]:
+    """0, 1, …: as many as the example with most choices has."""
+    most = max(int(np.diff(part.choices).max(initial=0)) for part in parts if part.choices is not None)
+    return [str(number) for number in range(most)]
+
+
+def _one(task: Task) -> int:
+    return 1
+
+
+def _of_choices(task: Task) -> tuple[str, ...]:
+    return ("accuracy",)
+
+
+def _choice_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+    """As for classes: the number of the right choice and of the predicted one, and p_NUMBER, null where there is none."""
+    table = _class_predictions(examples, logits, labels)
+    for number, label in enumerate(labels):
+        name = f"p_{label}"
+        there = pa.array(torch.isfinite(logits[:, number]).numpy())
+        column = pc.if_else(there, table[name], pa.scalar(None, pa.float32()))
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+_TEXTS = Head(
+    read=read_examples,
+    pooling=None,
+    labels=_named,
+    outputs=_classes,
+    classes=_classes,
+    loss=F.cross_entropy,
+    guesses=_most_likely,
+    metrics=_of_classes,
+    scores=_class_scores,
+    predictions=_class_predictions,
+)
+_WORDS = replace(
+    _TEXTS, read=read_words, pooling="words", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
+)
+_CHOICES = replace(
+    _TEXTS,
+    read=read_choices,
+    labels=_numbers,
+    classes=_one,
+    metrics=_of_choices,
+    predictions=_choice_predictions,
+)
+
+HEADS: Mapping[str, Head] = {
+    "classification": _TEXTS,
+    "pair_classification": _TEXTS,
+    "tagging": _WORDS,
+    "multiple_choice": _CHOICES,
+}
 """by kind of task"""

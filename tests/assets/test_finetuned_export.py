@@ -11,6 +11,7 @@ import torch
 from assets import reading
 from model import checkpoint
 from model.classifier import Classifier, Pooling
+from model.heads import HEADS
 from pipeline.build import open_store
 from pipeline.record import Record
 from tests.assets.bertcli import recorded
@@ -35,16 +36,17 @@ def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
     return recorded(store, "mine", asset, stage, version, inputs)
 
 
-def finetuned(pooling: Pooling) -> Classifier:
+def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2) -> Classifier:
     """Publish a classifier with weights far from their initial values; the same."""
-    model = Classifier(ARCHITECTURE, len(VOCABULARY), len(LABELS), pooling).eval()
+    classes = 1 if kind == "multiple_choice" else len(LABELS)
+    model = Classifier(ARCHITECTURE, len(VOCABULARY), classes, pooling).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(0.2 * torch.randn(parameter.shape, generator=generator))
+            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
 
     def fill(place: Path) -> None:
-        described = {"labels": LABELS, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
+        described = {"kind": kind, "labels": LABELS, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
         (place / "config.json").write_text(json.dumps(described))
         checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
         (place / "predictions").mkdir()
@@ -80,6 +82,33 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     if pooling == "words":
         wanted, given = wanted[mask.flatten()], given[mask]
     torch.testing.assert_close(given, wanted, atol=1e-5, rtol=0)
+    assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> None:
+    from transformers import AutoModelForMultipleChoice, AutoTokenizer
+
+    ours = finetuned("cls", "multiple_choice", scale=0.8)
+    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    theirs, found = AutoModelForMultipleChoice.from_pretrained(
+        tmp_path / "out", local_files_only=True, output_loading_info=True
+    )
+    assert not any(found.values())
+    assert theirs.config.architectures == ["BertForMultipleChoice"]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    contexts, choices = (
+        ["the cat"] * 3 + ["a dog is"] * 3,
+        ["sat", "ran on mats", "is , .", "paris", "a b", "the dogs sat"],
+    )
+    inputs = tokenizer(contexts, choices, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        rows = torch.arange(6).reshape(2, 3)
+        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool(), rows)
+        labels = torch.tensor([2, 0])
+        given = theirs.eval()(**{name: value.reshape(2, 3, -1) for name, value in inputs.items()}, labels=labels)
+    assert inputs["token_type_ids"].any()
+    torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(given.loss, HEADS["multiple_choice"].loss(wanted, labels), atol=1e-5, rtol=0)
     assert np.ptp(wanted.numpy()) > 0.1
 
 
