@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ POOL_BATCHES = 32
 UNKNOWN = -1
 """label of an example whose label is not known"""
 Ints = npt.NDArray[np.int64]
+Labels = Ints | npt.NDArray[np.float64]
+"""numbers of labels, or scores"""
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,19 @@ class Examples:
     """One part of a task (train, dev or test), ready for the encoder: n examples in R rows, asked for N labels.
 
     Where a label is of a whole text, n = R = N. Where it is of a word (`asked`), an example has N / n of them, and may take
-    several rows. Where it is the number of a choice (`choices`), an example has a row for every choice, and n = N.
+    several rows. Where it is the number of a choice (`choices`), an example has a row for every choice, and n = N. Scores are
+    labels too, as floats.
     """
 
     example_ids: tuple[str, ...]
     texts: tuple[str, ...]
-    """both texts of a pair joined by a space: for models that know no pairs; none for words and choices"""
+    """both texts of a pair joined by a space: for models that know no pairs; none for words, choices and scores"""
     input_ids: tuple[npt.NDArray[np.int32], ...]
     """[R] with [CLS] and [SEP], at most max_length"""
     second_starts: Ints
     """[R] index of the first token of the second text; the length where there is none"""
-    labels: Ints
-    """[N] UNKNOWN where it is not known"""
+    labels: Labels
+    """[N] UNKNOWN, of scores NaN, where it is not known"""
     truncated: int
     """examples of which something was cut off"""
     asked: Asked | None = None
@@ -65,6 +68,14 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.example_ids)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """[N] whether the label is known: any float may be a score, UNKNOWN too."""
+        known: npt.NDArray[np.bool_] = (
+            ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels != UNKNOWN
+        )
+        return known
 
     @property
     def lengths(self) -> Ints:
@@ -79,7 +90,17 @@ class Examples:
 
 def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
     """Read train, dev or test.parquet of task data. Raises DataError where it can't be read."""
-    ids, first, second, labels = read_columns(path, "example_id", "text_a", "text_b", "label")
+    return _read(path, tokenizer, max_length, "label")
+
+
+def _read(path: Path, tokenizer: Tokenizer, max_length: int, answer: Literal["label", "score"]) -> Examples:
+    ids, first, second, labels = read_columns(path, "example_id", "text_a", "text_b", answer)
+    scored = answer == "score"
+    known: Labels = (
+        np.array([np.nan if score is None else score for score in labels], np.float64)
+        if scored
+        else np.array([UNKNOWN if label is None else label for label in labels], np.int64)
+    )
     pieces = tokenizer.encode_ids(first)
     pairs = tokenizer.encode_ids([text or "" for text in second])
     built = [
@@ -88,12 +109,17 @@ def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples
     ]
     return Examples(
         example_ids=tuple(ids),
-        texts=tuple(a if b is None else f"{a} {b}" for a, b in zip(first, second, strict=True)),
+        texts=() if scored else tuple(a if b is None else f"{a} {b}" for a, b in zip(first, second, strict=True)),
         input_ids=tuple(each[0] for each in built),
         second_starts=np.array([each[1] for each in built], dtype=np.int64),
-        labels=np.array([UNKNOWN if label is None else label for label in labels], dtype=np.int64),
+        labels=known,
         truncated=sum(each[2] for each in built),
     )
+
+
+def read_scored(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
+    """Read train, dev or test.parquet of a regression task. Raises DataError where it can't be read."""
+    return _read(path, tokenizer, max_length, "score")
 
 
 def read_columns(path: Path, *names: str) -> list[list[Any]]:

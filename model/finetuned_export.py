@@ -14,6 +14,8 @@ _CLASSES = {"cls": "BertForSequenceClassification", "words": "BertForTokenClassi
 """what the head reads (model/classifier.py) → the class of transformers that computes the same"""
 _OF_CHOICES = "BertForMultipleChoice"
 """in the place of the first where choices are compared"""
+_SCORE = "score"
+"""name of the one output of regression: transformers counts outputs by their names"""
 
 
 def why_not(folder: Path) -> str:
@@ -43,12 +45,14 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
     save_file({**to_hugging_face(weights), **head}, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(vocabulary / name, out / name)
-    names = dict(enumerate(described["labels"]))
+    regression = described["kind"] == "regression"
+    names = dict(enumerate([_SCORE] if regression else described["labels"]))
     config = {
         **model_config(architecture, tokenizer),
         "architectures": [_OF_CHOICES if described["kind"] == "multiple_choice" else _CLASSES[described["pooling"]]],
         "id2label": {str(number): name for number, name in names.items()},
         "label2id": {name: number for number, name in names.items()},
+        **({"problem_type": "regression"} if regression else {}),
     }
     write_json(out / "config.json", config)
     write_json(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))

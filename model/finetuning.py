@@ -27,7 +27,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="3",  # 2: other dropout bits on a CPU; 3: tagging is trained
+    version="4",  # 2: other dropout bits on a CPU; 3: tagging is trained; 4: regression is trained
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
@@ -55,7 +55,7 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
-TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice")
+TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice", "regression")
 """kinds of tasks that have a head (model/heads.py)"""
 
 

@@ -26,8 +26,8 @@ from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier, Pooling
 from model.devices import Device, open_device
-from model.examples import UNKNOWN, Ints, epoch_batches, padded, sorted_batches
-from model.heads import head_of, scored_by
+from model.examples import Examples, Ints, Labels, epoch_batches, padded, sorted_batches
+from model.heads import Head, head_of, scored_by
 from model.lines import Lines
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
@@ -138,8 +138,8 @@ class _Process:
         }
         self.task = {**self.task, "labels": self.head.labels(self.task, self.examples.values())}
         for part in ("train", "dev"):
-            labels = self.examples[part].labels
-            if len(labels) == 0 or int(labels.min()) == UNKNOWN:
+            known = self.examples[part].known
+            if len(known) == 0 or not known.all():
                 raise DataError(
                     f"the {part} part of task {job.config.task} has no examples, or some without a label",
                     f"Materialize task_data_{job.config.task} again.",
@@ -151,9 +151,13 @@ class _Process:
         self.steps_per_epoch = -(-len(self.examples["train"].lengths) // job.config.batch_size)
         self.steps_per_run = self.steps_per_epoch * job.config.epochs
 
-    def scores(self, part: str, guesses: Ints) -> dict[str, float] | None:
-        """Scores of guessed labels, int [N], of a part; None where none of its labels are known."""
+    def scores(self, part: str, guesses: Labels) -> dict[str, float] | None:
+        """Scores of guessed labels, [N], of a part; None where none of its labels are known."""
         return self.head.scores(self.scored, self.examples[part], guesses, self.task["labels"])
+
+    def rank(self, dev: Mapping[str, float]) -> tuple[float, float]:
+        """Of scores on dev, better is larger: the metric, then the smaller loss."""
+        return dev[self.task["metric"]], -dev[self.head.loss_name]
 
     def to_the_end(self) -> bool:
         self._check_identity()
@@ -258,18 +262,13 @@ class _Process:
         config, labels = self.config, self.task["labels"]
         read = {run: lines.read_json(self.folder / "runs" / run.name / "run.json") for run in self.runs}
         ours = {run: found for run, found in read.items() if run.network == PRETRAINED}
-        best = max(ours, key=lambda run: _rank(ours[run]["dev"], self.task["metric"]))  # the first of equals
+        best = max(ours, key=lambda run: self.rank(ours[run]["dev"]))  # the first of equals
         self.metrics.sync()
         predicted = {
             run: checkpoint.load_tensors(self.folder / "runs" / run.name / "logits.safetensors") for run in ours
         }
         scored = "test" if ours[best]["test"] is not None else "dev"
-        known = self.examples[scored].labels != UNKNOWN
-        confusion = metrics.confusion(
-            self.examples[scored].labels[known],
-            self.head.guesses(predicted[best][scored])[known],
-            len(labels),
-        )
+        confusion = _confusion(self.head, self.examples[scored], predicted[best][scored], len(labels))
         counts = {part: dict(found.counts) for part, found in self.examples.items()}
         scores = {
             "task": config.task,
@@ -288,7 +287,7 @@ class _Process:
             "seeds": [_shown(run, found) for run, found in ours.items()],
             "summary": _summary(list(ours.values()), self.scored),
             "published_seed": best.seed,
-            "confusion": {"part": scored, "counts": confusion},
+            "confusion": {"part": scored, "counts": confusion} if confusion is not None else None,
             "baselines": self._baselines([(run, found) for run, found in read.items() if run.network == UNTRAINED]),
             **({"published": self.task["published"]} if self.task.get("published") else {}),
         }
@@ -320,7 +319,7 @@ class _Process:
         checkpoint.write_verified(self.folder / "result", fill)
 
     def _baselines(self, untrained: list[tuple[Run, dict[str, Any]]]) -> dict[str, Any]:
-        """Always the most frequent label; if asked for, TF-IDF and the network without pretraining."""
+        """Always the most frequent label, of scores their mean; if asked for, TF-IDF and the network without pretraining."""
         found: dict[str, Any] = {}
         dev, test = self.examples["dev"], self.examples["test"]
         if untrained:
@@ -341,13 +340,20 @@ class _Process:
                 "dev": self.scores("dev", guesses[0]),
                 "test": self.scores("test", guesses[1]),
             }
-        frequent = int(np.bincount(train.labels).argmax())
+        constant = self.head.constant(train.labels)
         found["majority"] = {
-            "label": self.task["labels"][frequent],
-            "dev": self.scores("dev", np.full(len(dev.labels), frequent)),
-            "test": self.scores("test", np.full(len(test.labels), frequent)),
+            "label": self.task["labels"][constant] if self.task["labels"] else constant,
+            "dev": self._of_constant("dev", constant),
+            "test": self._of_constant("test", constant),
         }
         return found
+
+    def _of_constant(self, part: str, guess: Any) -> dict[str, float | None] | None:
+        """Scores of the same guess for all; None for a correlation, which a constant has none of."""
+        found = self.scores(part, np.full(len(self.examples[part].labels), guess))
+        if found is None:
+            return None
+        return {name: None if name in metrics.CORRELATIONS else value for name, value in found.items()}
 
 
 class _Training:
@@ -460,8 +466,7 @@ class _Training:
         state.epoch_steps, state.epoch_loss = 0, 0.0
         self._log({"epoch": epoch, "train_loss": mean, "dev": dev})
         before = state.epochs[state.best_epoch - 1]["dev"] if state.best_epoch else None
-        metric = self.process.task["metric"]
-        if before is None or _rank(dev, metric) > _rank(before, metric):
+        if before is None or self.process.rank(dev) > self.process.rank(before):
             state.best_epoch = epoch
             if epoch < config.epochs:
                 self.best = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
@@ -471,7 +476,7 @@ class _Training:
         loss = self.process.head.loss(logits.double(), torch.from_numpy(self.examples["dev"].labels)).item()
         found = self.process.scores("dev", self.process.head.guesses(logits))
         assert found is not None  # a dev example without a label was refused at the start
-        return {"cross_entropy": float(f"{loss:.6g}"), **found}
+        return {self.process.head.loss_name: float(f"{loss:.6g}"), **found}
 
     def _inputs(self, part: str, rows: Ints) -> tuple[Tensor, ...]:
         """What the model takes; the third is the mask of what is no padding."""
@@ -594,9 +599,12 @@ def load_encoder(model: Classifier, pretrained: Path) -> None:
         ) from None
 
 
-def _rank(dev: Mapping[str, float], metric: str) -> tuple[float, float]:
-    """Better is larger: the metric, then the smaller cross entropy."""
-    return dev[metric], -dev["cross_entropy"]
+def _confusion(head: Head, examples: Examples, logits: Tensor, classes: int) -> list[list[int]] | None:
+    """Counts [label][prediction] of the known labels; None where there are no classes."""
+    if not classes:
+        return None
+    known = examples.known
+    return metrics.confusion(examples.labels[known], head.guesses(logits)[known], classes)
 
 
 def _shown(run: Run, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What fine-tuning has to know of a kind of tasks: what is read, how many outputs it has, the loss, scores and predictions.
 
 The loop is one for all of them (model/finetuning_loop.py). n examples are asked for N labels: N = n where a text is asked
-as a whole or choices are compared, else a label for every word.
+as a whole or choices are compared, else a label for every word. The label of a regression task is a float.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ from model import metrics
 from model.choices import read_choices
 from model.classifier import Pooling
 from model.conll import is_iob
-from model.examples import UNKNOWN, Examples, Ints, read_examples
+from model.examples import UNKNOWN, Examples, Ints, Labels, read_examples, read_scored
 from model.scoring.entities import added, counts_by_type
 from model.tagged_words import read_words
 from pipeline.errors import DataError
@@ -48,14 +48,18 @@ class Head:
     """outputs of the linear layer"""
     loss: Callable[[Tensor, Tensor], Tensor]
     """logits float [N, outputs], labels [N] → their mean, a scalar"""
-    guesses: Callable[[Tensor], Ints]
+    loss_name: str
+    """as scores call it"""
+    guesses: Callable[[Tensor], Labels]
     """logits float [N, outputs] → labels [N]"""
     metrics: Callable[[Task], tuple[str, ...]]
     """what predictions are scored by, beside the task's own"""
-    scores: Callable[[Sequence[str], Examples, Ints, Sequence[str]], dict[str, float] | None]
+    scores: Callable[[Sequence[str], Examples, Labels, Sequence[str]], dict[str, float] | None]
     """(metrics, examples, guesses [N], names of the labels) → score of each; None where no label is known"""
     predictions: Callable[[Examples, Tensor, Sequence[str]], pa.Table]
     """(examples, logits float [N, outputs], names of the labels) → what is published"""
+    constant: Callable[[Labels], Any]
+    """labels [N], all known → the best guess for one who reads nothing"""
 
 
 def head_of(task: Task) -> Head:
@@ -93,10 +97,14 @@ def _of_classes(task: Task) -> tuple[str, ...]:
 
 
 def _class_scores(
-    names: Sequence[str], examples: Examples, guesses: Ints, labels: Sequence[str]
+    names: Sequence[str], examples: Examples, guesses: Labels, labels: Sequence[str]
 ) -> dict[str, float] | None:
-    known = examples.labels != UNKNOWN
+    known = examples.known
     return metrics.scores(names, examples.labels[known], guesses[known]) if known.any() else None
+
+
+def _most_frequent(labels: Labels) -> int:
+    return int(np.bincount(labels).argmax())
 
 
 def _class_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
@@ -122,7 +130,7 @@ def _of_words(task: Task) -> tuple[str, ...]:
 
 
 def _word_scores(
-    names: Sequence[str], examples: Examples, guesses: Ints, labels: Sequence[str]
+    names: Sequence[str], examples: Examples, guesses: Labels, labels: Sequence[str]
 ) -> dict[str, float] | None:
     found = _class_scores([name for name in names if name not in OF_ENTITIES], examples, guesses, labels)
     if found is None or not set(names) & set(OF_ENTITIES):
@@ -185,6 +193,37 @@ def _choice_predictions(examples: Examples, logits: Tensor, labels: Sequence[str
     return table
 
 
+# ── scores ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _squared_error(logits: Tensor, scores: Tensor) -> Tensor:
+    """Of the score as it is, as transformers' problem_type "regression" has it."""
+    return F.mse_loss(logits.squeeze(1), scores.to(logits.dtype))
+
+
+def _number(logits: Tensor) -> Labels:
+    return logits.squeeze(1).double().numpy()
+
+
+def _of_scores(task: Task) -> tuple[str, ...]:
+    return metrics.CORRELATIONS
+
+
+def _mean(scores: Labels) -> float:
+    return float(f"{scores.mean():.6g}")
+
+
+def _score_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+    """example_id, label (the score; null where not known) and prediction."""
+    return pa.table(
+        {
+            "example_id": pa.array(examples.example_ids, pa.string()),
+            "label": pa.array(examples.labels, pa.float64(), mask=~examples.known),
+            "prediction": pa.array(logits.squeeze(1).numpy(), pa.float32()),
+        }
+    )
+
+
 _TEXTS = Head(
     read=read_examples,
     pooling=None,
@@ -192,10 +231,12 @@ _TEXTS = Head(
     outputs=_classes,
     classes=_classes,
     loss=F.cross_entropy,
+    loss_name="cross_entropy",
     guesses=_most_likely,
     metrics=_of_classes,
     scores=_class_scores,
     predictions=_class_predictions,
+    constant=_most_frequent,
 )
 _WORDS = replace(
     _TEXTS, read=read_words, pooling="words", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
@@ -208,11 +249,24 @@ _CHOICES = replace(
     metrics=_of_choices,
     predictions=_choice_predictions,
 )
+_SCORES = replace(
+    _TEXTS,
+    read=read_scored,
+    outputs=_one,
+    classes=_one,
+    loss=_squared_error,
+    loss_name="mean_squared_error",
+    guesses=_number,
+    metrics=_of_scores,
+    predictions=_score_predictions,
+    constant=_mean,
+)
 
 HEADS: Mapping[str, Head] = {
     "classification": _TEXTS,
     "pair_classification": _TEXTS,
     "tagging": _WORDS,
     "multiple_choice": _CHOICES,
+    "regression": _SCORES,
 }
 """by kind of task"""

@@ -70,6 +70,10 @@ METRICS: Mapping[str, Callable[[Numbers, Numbers], float]] = {
 }
 
 
+CORRELATIONS = ("pearson", "spearman")
+"""of the metrics: those that a constant guess has none of"""
+
+
 def scores(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[str, float]:
     """Several metrics by name, six significant digits. Raises ValueError for empty arrays or unequal lengths."""
     if len(labels) == 0 or len(labels) != len(predictions):

@@ -82,7 +82,8 @@ def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any
     unequal = sum(max(0, len(found) - 1) for found in lengths.values())
     scores = read_json(folder / "scores.json")
     metric = scores["metric"]
-    dev, majority = scores["summary"]["dev"][metric]["median"], scores["baselines"]["majority"]["dev"][metric]
+    dev = scores["summary"]["dev"][metric]["median"]
+    majority = scores["baselines"]["majority"]["dev"][metric] or 0.0  # a constant has no correlation
     return {
         "data_present": 1,
         "seeds_missing": 2 * config.seeds - sound + unequal,

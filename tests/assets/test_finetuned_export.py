@@ -38,7 +38,7 @@ def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
 
 def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2) -> Classifier:
     """Publish a classifier with weights far from their initial values; the same."""
-    classes = 1 if kind == "multiple_choice" else len(LABELS)
+    classes = 1 if kind in ("multiple_choice", "regression") else len(LABELS)
     model = Classifier(ARCHITECTURE, len(VOCABULARY), classes, pooling).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -46,7 +46,8 @@ def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2
             parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
 
     def fill(place: Path) -> None:
-        described = {"kind": kind, "labels": LABELS, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
+        labels = [] if kind == "regression" else LABELS
+        described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
         (place / "config.json").write_text(json.dumps(described))
         checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
         (place / "predictions").mkdir()
@@ -109,6 +110,27 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
     assert inputs["token_type_ids"].any()
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
     torch.testing.assert_close(given.loss, HEADS["multiple_choice"].loss(wanted, labels), atol=1e-5, rtol=0)
+    assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_transformers_gives_the_same_score_and_loss(tmp_path: Path) -> None:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    ours = finetuned("cls", "regression", scale=0.8)
+    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    theirs, found = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "out", local_files_only=True, output_loading_info=True
+    )
+    assert not any(found.values())
+    assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    inputs = tokenizer(["the cat", "a dog is"], ["sat", "ran on mats ."], padding=True, return_tensors="pt")
+    scores = torch.tensor([0.5, 4.2])
+    with torch.inference_mode():
+        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool())
+        given = theirs.eval()(**inputs, labels=scores)
+    torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(given.loss, HEADS["regression"].loss(wanted, scores), atol=1e-5, rtol=1e-5)
     assert np.ptp(wanted.numpy()) > 0.1
 
 

@@ -247,7 +247,6 @@ def test_a_task_without_data_is_handed_on(made: dict[str, Path], tmp_path: Path)
     ("kind", "counts", "why"),
     [
         ("span", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind span yet"),
-        ("regression", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind regression yet"),
         ("pair_classification", {"test": 9}, "it has no training part: it tests the model of another task"),
     ],
 )
