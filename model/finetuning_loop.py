@@ -495,9 +495,8 @@ class _Training:
             with self.device.autocast(self.config.precision):
                 found = self.model(*self._inputs(part, rows))
             numbers = torch.from_numpy(examples.numbers(rows))
-            logits[numbers, : found.shape[1]] = (
-                found.float().cpu()
-            )  # fewer where no example of the batch has all choices
+            # fewer columns where no example of the batch has all choices
+            logits[numbers, : found.shape[1]] = found.float().cpu()
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
         return logits
 

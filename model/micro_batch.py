@@ -15,7 +15,7 @@ from typing import Any
 from model.memory import available_bytes
 from model.pretraining_job import Job
 from model.trials import Question, ask
-from pipeline import atomic
+from pipeline import atomic, units
 from pipeline.errors import TrainingError
 
 FILE = "micro_batch.json"
@@ -94,7 +94,7 @@ def _found(job: Job, own: int, stopped: Callable[[], bool], available: int | Non
         rows, limit = told["rows"], told["free_bytes"]
         if not rows:
             raise TrainingError(
-                f"not one row of {length} tokens fits into the {limit / 1e9:.1f} GB of the card that are free",
+                f"not one row of {length} tokens fits into the {units.size(limit)} of the card that are free",
                 "Free the card, set training.activation_checkpointing: true, or train a smaller model.",
             )
     return {
@@ -110,5 +110,5 @@ def _found(job: Job, own: int, stopped: Callable[[], bool], available: int | Non
 def _told(found: dict[str, Any]) -> str:
     return (
         f"micro_batch_tokens: auto is {found['micro_batch_tokens']:,}: {found['rows']:,} of {found['of_rows']:,} rows of "
-        f"{found['length']} tokens at once, in {found['memory_bytes'] / 1e9:.1f} GB of {found['device_name']}"
+        f"{found['length']} tokens at once, in {units.size(found['memory_bytes'])} of {found['device_name']}"
     )

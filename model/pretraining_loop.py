@@ -545,9 +545,8 @@ class _Run:
     def _identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be this job's."""
         sizes = {"vocabulary_size": self.job.vocabulary_size, "train_rows": len(self.train_shards)}
-        return (
-            self.config.plain() | sizes | self.read_from
-        )  # `config` as planned: of other hours or another plan is another run
+        # `config` as planned: of other hours or another plan is another run
+        return self.config.plain() | sizes | self.read_from
 
     def _place(self) -> dict[str, Any]:
         """What may differ between two parts of a run: the order of samples stays, last bits may not."""

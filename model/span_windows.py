@@ -191,10 +191,8 @@ def span_targets(windows: SpanWindows, answers: Sequence[Sequence[Characters]]) 
     question = np.repeat(np.arange(len(answers)), given)
     first, last, widened = _tokens_of(windows.documents, windows.document_of[question], flat)
     found = first <= last
-    _, same, often = np.unique(
-        np.stack([question, first, last]), axis=1, return_inverse=True, return_counts=True
-    )  # how often an answer was given
-    often = often[same.ravel()]
+    _, same, counted = np.unique(np.stack([question, first, last]), axis=1, return_inverse=True, return_counts=True)
+    often = counted[same.ravel()]  # how often an answer was given
 
     sizes = np.diff(windows.bounds)[question]
     answer = np.repeat(np.arange(len(flat)), sizes)  # every answer with every window of its question

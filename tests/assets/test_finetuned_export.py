@@ -58,6 +58,13 @@ def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2
     return model
 
 
+def loaded(auto: Any, folder: Path) -> Any:
+    """What one of transformers' classes makes of a folder."""
+    theirs, found = auto.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    assert not any(found.values())  # nothing is missing, misshapen or left over
+    return theirs.eval()
+
+
 @pytest.mark.parametrize("pooling", ["words", "cls"])
 def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: Pooling) -> None:
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
@@ -68,8 +75,7 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     assert reading.verify(str(tmp_path / "out"))["problems"] == []
     assert (tmp_path / "out" / "predictions" / "dev-seed-42.txt").read_bytes() == b"as it is"
     auto = AutoModelForTokenClassification if pooling == "words" else AutoModelForSequenceClassification
-    theirs, found = auto.from_pretrained(tmp_path / "out", local_files_only=True, output_loading_info=True)
-    assert not any(found.values())  # nothing is missing, misshapen or left over
+    theirs = loaded(auto, tmp_path / "out")
     assert theirs.config.id2label == dict(enumerate(LABELS))
     assert theirs.config.label2id == {name: number for number, name in enumerate(LABELS)}
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -79,7 +85,7 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     places = torch.arange(mask.numel()) if pooling == "words" else None
     with torch.inference_mode():
         wanted = ours(inputs["input_ids"], inputs["token_type_ids"], mask, places)
-        given = theirs.eval()(**inputs).logits
+        given = theirs(**inputs).logits
     if pooling == "words":
         wanted, given = wanted[mask.flatten()], given[mask]
     torch.testing.assert_close(given, wanted, atol=1e-5, rtol=0)
@@ -91,10 +97,7 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
 
     ours = finetuned("cls", "multiple_choice", scale=0.8)
     assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
-    theirs, found = AutoModelForMultipleChoice.from_pretrained(
-        tmp_path / "out", local_files_only=True, output_loading_info=True
-    )
-    assert not any(found.values())
+    theirs = loaded(AutoModelForMultipleChoice, tmp_path / "out")
     assert theirs.config.architectures == ["BertForMultipleChoice"]
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     contexts, choices = (
@@ -106,7 +109,7 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
         rows = torch.arange(6).reshape(2, 3)
         wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool(), rows)
         labels = torch.tensor([2, 0])
-        given = theirs.eval()(**{name: value.reshape(2, 3, -1) for name, value in inputs.items()}, labels=labels)
+        given = theirs(**{name: value.reshape(2, 3, -1) for name, value in inputs.items()}, labels=labels)
     assert inputs["token_type_ids"].any()
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
     torch.testing.assert_close(given.loss, HEADS["multiple_choice"].loss(wanted, labels), atol=1e-5, rtol=0)
@@ -118,17 +121,14 @@ def test_transformers_gives_the_same_score_and_loss(tmp_path: Path) -> None:
 
     ours = finetuned("cls", "regression", scale=0.8)
     assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
-    theirs, found = AutoModelForSequenceClassification.from_pretrained(
-        tmp_path / "out", local_files_only=True, output_loading_info=True
-    )
-    assert not any(found.values())
+    theirs = loaded(AutoModelForSequenceClassification, tmp_path / "out")
     assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     inputs = tokenizer(["the cat", "a dog is"], ["sat", "ran on mats ."], padding=True, return_tensors="pt")
     scores = torch.tensor([0.5, 4.2])
     with torch.inference_mode():
         wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool())
-        given = theirs.eval()(**inputs, labels=scores)
+        given = theirs(**inputs, labels=scores)
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
     torch.testing.assert_close(given.loss, HEADS["regression"].loss(wanted, scores), atol=1e-5, rtol=1e-5)
     assert np.ptp(wanted.numpy()) > 0.1

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from model import checkpoint, heads, report
-from model.child import Stop
 from model.choices import read_choices
 from model.classifier import Classifier, side_by_side
 from model.examples import UNKNOWN, epoch_batches, padded, sorted_batches
@@ -25,12 +24,14 @@ from pipeline import tokenizer
 from pipeline.config import FinetuneConfig, PathFrom, Task, TaskDataConfig
 from pipeline.tokenizer import Tokenizer
 from tests.conftest import shared
-from tests.model.test_tagging import ARCHITECTURE, pretrained, run_stage
+from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
+from tests.model.tuning import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "##s")
 COUNTS = (2, 3, 4)
 """of choices"""
+pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 CONFIG = FinetuneConfig(
     task="endings",
     seeds=2,
@@ -82,7 +83,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     vocabulary = [*tokenizer.SPECIAL_TOKENS, *WORDS]
     return {
         "wordpiece_vocab": write_vocabulary(base / "wordpiece_vocab", vocabulary),
-        "pretrained": pretrained(base / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(base / "pretrained", len(vocabulary), ARCHITECTURE),
         "task_data": write_task(base / "task_data", made_up(30)),
     }
 
@@ -92,20 +93,9 @@ def words(made: dict[str, Path]) -> Tokenizer:
     return tokenizer.load(made["wordpiece_vocab"])
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    (tmp_path / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    monkeypatch.setenv("BERT_SETTINGS", str(tmp_path / "settings.yaml"))
-
-
 @pytest.fixture(scope="module")
 def learnt(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    base = tmp_path_factory.mktemp("learnt")
-    (base / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_SETTINGS", str(base / "settings.yaml"))
-        return run_stage(made, base, CONFIG)
+    return run_undisturbed(made, tmp_path_factory.mktemp("learnt"), CONFIG)
 
 
 def test_examples_with_unequal_numbers_of_choices_are_learnt_by_heart(learnt: tuple[dict[str, Any], Path]) -> None:
@@ -170,29 +160,12 @@ def test_the_published_weights_give_the_published_predictions(
 def test_stopped_and_resumed_it_gives_the_same_bytes(
     made: dict[str, Path], learnt: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    inputs = {name: str(folder) for name, folder in made.items()}
-    training = {"device": "cpu", "threads": 1}
-    (run / "config.json").write_text(json.dumps({"config": CONFIG.plain(), "training": training, **inputs}))
-
-    class InAnEpoch(Stop):
-        looked = 0
-
-        @property
-        def asked(self) -> bool:  # type: ignore[override]
-            self.looked += 1
-            return self.looked > 29
-
+    run = run_folder(made, tmp_path, CONFIG)
     for _ in range(2):
-        assert not train(run, InAnEpoch())
+        assert not train(run, StopAfter(29))
         assert list(run.glob("current/pretrained-42/step-*"))
     statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
-
-    def content(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
     assert content(out) == content(learnt[1])
 
 
@@ -216,7 +189,7 @@ def test_real_endings_are_learnt_by_heart(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "data" / "train.parquet").to_pylist()[:36]
     made = {
         "wordpiece_vocab": write_vocabulary(tmp_path / "words", vocabulary),
-        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary), ARCHITECTURE),
         "task_data": write_task(tmp_path / "task", rows),
     }
     config = CONFIG.model_copy(

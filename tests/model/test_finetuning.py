@@ -2,10 +2,6 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ import pytest
 import torch
 
 from model import checkpoint, examples, finetuning
-from model.bert import BertForPretraining, initialize
+from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier, mean_pool
 from model.finetuning_loop import load_encoder, train
@@ -25,7 +21,15 @@ from model.tasks import EXAMPLES_SCHEMA
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError
-from pipeline.stage import ROOT
+from tests.model.tiny import write_vocabulary
+from tests.model.tuning import (
+    content,
+    kill_at_its_first_checkpoint,
+    pretrained,
+    run_folder,
+    run_stage,
+    run_undisturbed,
+)
 
 WORDS = [
     *("the", "a", "of", "in", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "stone", "water"),
@@ -33,6 +37,7 @@ WORDS = [
 ]
 WET, DRY = ("river", "sea", "water"), ("rock", "sand", "stone")
 ARCHITECTURE = Architecture(layers=1, hidden=32, heads=2, max_positions=32)
+pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 CONFIG = FinetuneConfig(
     task="places",
     seeds=2,
@@ -67,63 +72,19 @@ def write_task(folder: Path, test_labels: bool = True) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Inputs of the stage: a vocabulary, a network that is trained on nothing, and data."""
     base = tmp_path_factory.mktemp("inputs")
-    inputs = {name: base / name for name in ("wordpiece_vocab", "pretrained", "task_data")}
-    for folder in inputs.values():
-        folder.mkdir()
     vocabulary = [*tokenizer.SPECIAL_TOKENS, *WORDS]
-    (inputs["wordpiece_vocab"] / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    text = tokenizer.tokenizer_json(vocabulary, lowercase=True, strip_accents=True)
-    (inputs["wordpiece_vocab"] / "tokenizer.json").write_text(text)
-    network = BertForPretraining(ARCHITECTURE, len(vocabulary), "nsp")
-    initialize(network, 7)
-    checkpoint.save_tensors(network.state_dict(), inputs["pretrained"] / "model.safetensors")
-    described = {"architecture": ARCHITECTURE.plain(), "vocabulary_size": len(vocabulary), "sentence_task": "nsp"}
-    (inputs["pretrained"] / "config.json").write_text(json.dumps(described))
-    write_task(inputs["task_data"])
-    return inputs
-
-
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    path = tmp_path / "settings.yaml"
-    path.write_text("training: {device: cpu, threads: 1}\n")
-    monkeypatch.setenv("BERT_SETTINGS", str(path))
-
-
-def run_stage(made: dict[str, Path], folder: Path, config: FinetuneConfig = CONFIG) -> tuple[dict[str, Any], Path]:
-    run, out = folder / "run", folder / "out"
-    run.mkdir(parents=True, exist_ok=True)
-    out.mkdir()
-    return finetuning.finetune({**made, "run": run}, config, out), out
-
-
-def run_folder(made: dict[str, Path], folder: Path, config: FinetuneConfig = CONFIG) -> Path:
-    """A run folder as the stage makes it, for the process without the stage."""
-    run = folder / "run"
-    run.mkdir()
-    inputs = {name: str(folder) for name, folder in made.items()}
-    plain = {
-        "config": config.plain(),
-        "training": {"device": "cpu", "threads": 1, "checkpoint_seconds": 0.05},
-        **inputs,
+    (base / "task_data").mkdir()
+    write_task(base / "task_data")
+    return {
+        "wordpiece_vocab": write_vocabulary(base / "wordpiece_vocab", vocabulary),
+        "pretrained": pretrained(base / "pretrained", len(vocabulary), ARCHITECTURE),
+        "task_data": base / "task_data",
     }
-    (run / "config.json").write_text(json.dumps(plain))
-    return run
 
 
 @pytest.fixture(scope="module")
 def undisturbed(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    base = tmp_path_factory.mktemp("undisturbed")
-    calm = base / "settings.yaml"
-    calm.write_text("training: {device: cpu, threads: 1}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_SETTINGS", str(calm))
-        return run_stage(made, base)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return run_undisturbed(made, tmp_path_factory.mktemp("undisturbed"), CONFIG)
 
 
 def test_it_learns_and_publishes_what_the_contract_says(undisturbed: tuple[dict[str, Any], Path]) -> None:
@@ -184,13 +145,8 @@ def test_predictions_give_the_scores_and_the_published_weights_give_the_predicti
 def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
     made: dict[str, Path], undisturbed: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    run = run_folder(made, tmp_path)
-    process = subprocess.Popen([sys.executable, "-m", "model.finetune", str(run)], cwd=ROOT, stderr=subprocess.PIPE)
-    while process.poll() is None and not list(run.glob("current/*/step-*")):
-        time.sleep(0.002)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    run = run_folder(made, tmp_path, CONFIG, checkpoint_seconds=0.05)
+    kill_at_its_first_checkpoint(run)
     assert not (run / "result").exists()
 
     class AfterTwoRuns(Stop):
@@ -198,14 +154,14 @@ def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
 
     assert not train(run, AfterTwoRuns())
     assert not (run / "result").exists()
-    statistics, out = run_stage(made, tmp_path)
+    statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
     assert content(out) == content(undisturbed[1])
     assert not (run / "runs").exists()
 
 
 def test_a_folder_of_another_job_is_refused(made: dict[str, Path], tmp_path: Path) -> None:
-    run = run_folder(made, tmp_path)
+    run = run_folder(made, tmp_path, CONFIG)
     (run / "identity.json").write_text(json.dumps({"identity": {"seeds": 9}, "place": {}}))
     with pytest.raises(TrainingError, match="belongs to another job"):
         train(run, Stop())
@@ -238,7 +194,7 @@ def test_a_task_without_data_is_handed_on(made: dict[str, Path], tmp_path: Path)
     (data / "not_run.json").write_text(
         '{"task": "cola", "title": "CoLA", "why": "none", "wants": ["train: train.tsv"]}'
     )
-    statistics, out = run_stage({**made, "task_data": data}, tmp_path)
+    statistics, out = run_stage({**made, "task_data": data}, tmp_path, CONFIG)
     assert content(out) == {"not_run.json": (data / "not_run.json").read_bytes()}
     assert statistics["not_run"] == "none"
 
@@ -257,7 +213,7 @@ def test_a_task_that_can_not_be_trained_says_why(
     data.mkdir()
     task = {"title": "Places", "kind": kind, "metric": "f1", "labels": [], "counts": counts}
     (data / "task.json").write_text(json.dumps(task))
-    statistics, out = run_stage({**made, "task_data": data}, tmp_path)
+    statistics, out = run_stage({**made, "task_data": data}, tmp_path, CONFIG)
     said = {"task": "places", "title": "Places", "why": why, "wants": []}
     assert {name: json.loads(data) for name, data in content(out).items()} == {"not_run.json": said}
     assert (statistics["not_run"], statistics["wants"]) == (why, "")
@@ -289,7 +245,7 @@ def test_a_vocabulary_of_another_model_is_named(made: dict[str, Path], tmp_path:
     described = {"architecture": ARCHITECTURE.plain(), "vocabulary_size": 30522, "sentence_task": "nsp"}
     (other / "config.json").write_text(json.dumps(described))
     with pytest.raises(DataError, match="knows 30522 tokens, the vocabulary has 25"):
-        train(run_folder({**made, "pretrained": other}, tmp_path), Stop())
+        train(run_folder({**made, "pretrained": other}, tmp_path, CONFIG), Stop())
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,6 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from model import checkpoint, heads, report
-from model.child import Stop
 from model.classifier import Classifier
 from model.examples import read_scored
 from model.finetuning_loop import train
@@ -26,10 +25,12 @@ from pipeline.config import FinetuneConfig, PathFrom, Task, TaskDataConfig
 from pipeline.profiles.tasks import finetuned
 from tests.conftest import shared
 from tests.model.test_report import make
-from tests.model.test_tagging import ARCHITECTURE, pretrained, run_stage
+from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
+from tests.model.tuning import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "##s")
+pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 CONFIG = FinetuneConfig(
     task="near",
     seeds=2,
@@ -79,25 +80,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     vocabulary = [*tokenizer.SPECIAL_TOKENS, *WORDS]
     return {
         "wordpiece_vocab": write_vocabulary(base / "wordpiece_vocab", vocabulary),
-        "pretrained": pretrained(base / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(base / "pretrained", len(vocabulary), ARCHITECTURE),
         "task_data": write_task(base / "task_data", made_up(30)),
     }
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    (tmp_path / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    monkeypatch.setenv("BERT_SETTINGS", str(tmp_path / "settings.yaml"))
-
-
 @pytest.fixture(scope="module")
 def learnt(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    base = tmp_path_factory.mktemp("learnt")
-    (base / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_SETTINGS", str(base / "settings.yaml"))
-        return run_stage(made, base, CONFIG)
+    return run_undisturbed(made, tmp_path_factory.mktemp("learnt"), CONFIG)
 
 
 def test_scored_pairs_are_learnt_by_heart(learnt: tuple[dict[str, Any], Path]) -> None:
@@ -160,29 +150,12 @@ def test_the_published_weights_give_the_published_predictions(
 def test_stopped_and_resumed_it_gives_the_same_bytes(
     made: dict[str, Path], learnt: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    inputs = {name: str(folder) for name, folder in made.items()}
-    training = {"device": "cpu", "threads": 1}
-    (run / "config.json").write_text(json.dumps({"config": CONFIG.plain(), "training": training, **inputs}))
-
-    class InAnEpoch(Stop):
-        looked = 0
-
-        @property
-        def asked(self) -> bool:  # type: ignore[override]
-            self.looked += 1
-            return self.looked > 26
-
+    run = run_folder(made, tmp_path, CONFIG)
     for _ in range(2):
-        assert not train(run, InAnEpoch())
+        assert not train(run, StopAfter(26))
         assert list(run.glob("current/pretrained-42/step-*"))
     statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
-
-    def content(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
     assert content(out) == content(learnt[1])
 
 
@@ -194,7 +167,7 @@ def test_sts_b_as_it_is_published(tmp_path: Path) -> None:
     prepare_task({}, TaskDataConfig(task="stsb", **{"from": PathFrom(path=str(files))}), tmp_path / "data")
     made = {
         "wordpiece_vocab": write_vocabulary(tmp_path / "words", vocabulary),
-        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary), ARCHITECTURE),
     }
     words = tokenizer.load(made["wordpiece_vocab"])
     dev, test = (read_scored(tmp_path / "data" / f"{part}.parquet", words, 128) for part in ("dev", "test"))

@@ -2,10 +2,6 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,6 @@ import pytest
 import torch
 
 from model import checkpoint, finetuning, heads
-from model.bert import BertForPretraining, initialize
 from model.child import Stop
 from model.classifier import Classifier
 from model.conll import iob2, read_sentences
@@ -31,9 +26,16 @@ from model.tasks import prepare_task
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, PathFrom, TaskDataConfig
 from pipeline.errors import DataError
-from pipeline.stage import ROOT
 from tests.conftest import shared
 from tests.model.tiny import write_vocabulary
+from tests.model.tuning import (
+    content,
+    kill_at_its_first_checkpoint,
+    pretrained,
+    run_folder,
+    run_stage,
+    run_undisturbed,
+)
 
 SENTENCES = """\
 Anna I-PER
@@ -92,20 +94,10 @@ PIECES = (
 )
 LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 ARCHITECTURE = Architecture(layers=1, hidden=32, heads=2, max_positions=32)
+pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 CONFIG = FinetuneConfig(
     task="people", seeds=2, learning_rate=1e-2, epochs=40, batch_size=2, max_length=12, dropout=0.1, warmup=0.1
 )
-
-
-def pretrained(folder: Path, size: int) -> Path:
-    """A network that is trained on nothing."""
-    folder.mkdir()
-    network = BertForPretraining(ARCHITECTURE, size, "nsp")
-    initialize(network, 7)
-    checkpoint.save_tensors(network.state_dict(), folder / "model.safetensors")
-    described = {"architecture": ARCHITECTURE.plain(), "vocabulary_size": size, "sentence_task": "nsp"}
-    (folder / "config.json").write_text(json.dumps(described))
-    return folder
 
 
 def write_task(folder: Path, rows: list[dict[str, Any]], labels: list[str], metric: str = "entity_f1") -> Path:
@@ -131,32 +123,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     ]
     return {
         "wordpiece_vocab": write_vocabulary(base / "wordpiece_vocab", vocabulary),
-        "pretrained": pretrained(base / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(base / "pretrained", len(vocabulary), ARCHITECTURE),
         "task_data": write_task(base / "task_data", rows, LABELS),
     }
 
 
-@pytest.fixture(autouse=True)
-def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(1)
-    (tmp_path / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    monkeypatch.setenv("BERT_SETTINGS", str(tmp_path / "settings.yaml"))
-
-
-def run_stage(made: dict[str, Path], folder: Path, config: FinetuneConfig = CONFIG) -> tuple[dict[str, Any], Path]:
-    run, out = folder / "run", folder / "out"
-    run.mkdir(parents=True, exist_ok=True)
-    out.mkdir()
-    return finetuning.finetune({**made, "run": run}, config, out), out
-
-
 @pytest.fixture(scope="module")
 def learnt(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    base = tmp_path_factory.mktemp("learnt")
-    (base / "settings.yaml").write_text("training: {device: cpu, threads: 1}\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERT_SETTINGS", str(base / "settings.yaml"))
-        return run_stage(made, base)
+    return run_undisturbed(made, tmp_path_factory.mktemp("learnt"), CONFIG)
 
 
 def test_sentences_are_learnt_by_heart_and_every_word_is_published(
@@ -212,29 +186,16 @@ def test_the_published_weights_give_the_published_predictions(
 def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
     made: dict[str, Path], learnt: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    inputs = {name: str(folder) for name, folder in made.items()}
-    training = {"device": "cpu", "threads": 1, "checkpoint_seconds": 0.05}
-    (run / "config.json").write_text(json.dumps({"config": CONFIG.plain(), "training": training, **inputs}))
-    process = subprocess.Popen([sys.executable, "-m", "model.finetune", str(run)], cwd=ROOT, stderr=subprocess.PIPE)
-    while process.poll() is None and not list(run.glob("current/*/step-*")):
-        time.sleep(0.002)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    run = run_folder(made, tmp_path, CONFIG, checkpoint_seconds=0.05)
+    kill_at_its_first_checkpoint(run)
 
     class AfterOneRun(Stop):
         asked = property(lambda self: (run / "runs" / "pretrained-42").exists())  # type: ignore[assignment]
 
     assert not train(run, AfterOneRun())
     assert not (run / "result").exists()
-    statistics, out = run_stage(made, tmp_path)
+    statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
-
-    def content(folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
     assert content(out) == content(learnt[1])
 
 
@@ -248,7 +209,7 @@ def test_real_tweets_are_learnt_by_heart(tmp_path: Path) -> None:
     rows = [row for row in pq.read_table(tmp_path / "data" / "train.parquet").to_pylist() if any(row["tags"])][:12]
     made = {
         "wordpiece_vocab": write_vocabulary(tmp_path / "words", vocabulary),
-        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary)),
+        "pretrained": pretrained(tmp_path / "pretrained", len(vocabulary), ARCHITECTURE),
         "task_data": write_task(tmp_path / "task", rows, labels),
     }
     config = CONFIG.model_copy(update={"seeds": 1, "max_length": 32, "epochs": 25, "baselines": ("tfidf",)})

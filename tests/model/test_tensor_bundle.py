@@ -18,6 +18,7 @@ import pytest
 
 from model.tensor_bundle import MAX_INDEX_BYTES, entries, value
 from pipeline.errors import DataError
+from tests.crc32c import crc32c, masked_crc32c
 
 DATA = Path(__file__).parents[1] / "data"
 NUMBERS = np.arange(6).reshape(2, 3)
@@ -26,19 +27,8 @@ NUMBERS = np.arange(6).reshape(2, 3)
 # ── a writer ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def crc32c(data: bytes) -> int:
-    """Bit by bit, as RFC 3720 defines it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def masked(data: bytes) -> bytes:
-    crc = crc32c(data)
-    return (((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32).to_bytes(4, "little")
+    return masked_crc32c(data).to_bytes(4, "little")
 
 
 def varint(number: int) -> bytes:

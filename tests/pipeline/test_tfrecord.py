@@ -27,6 +27,7 @@ from pipeline.shard_schema import shard_schema
 from pipeline.tfrecord import masked_crc
 from pipeline.tfrecord_export import export_tfrecords
 from pipeline.tfrecord_import import import_tfrecords
+from tests.crc32c import crc32c, masked_crc32c
 
 DATA = Path(__file__).parent / "data"
 TOLD = json.loads((DATA / "instances.json").read_text(encoding="utf-8"))
@@ -81,23 +82,7 @@ def read_shards(folder: Path):
     return found
 
 
-# ── an independent reader: CRC-32C bit by bit, Example by protobuf from a description given here ─────────────────────
-
-
-def crc32c(data: bytes) -> int:
-    """RFC 3720, appendix B.4: reflected polynomial 0x82F63B78, all ones at both ends."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(data: bytes) -> int:
-    """crc32c.h of TensorFlow: ((crc >> 15) | (crc << 17)) + 0xa282ead8 in 32 bits."""
-    crc = crc32c(data)
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
+# ── an independent reader: Example by protobuf from a description given here ─────────────────────────────────────────
 
 
 def example_class():
@@ -128,8 +113,8 @@ def parsed(path: Path) -> list[dict[str, list[float]]]:
     while at < len(data):
         length, length_crc = struct.unpack_from("<QI", data, at)
         content = data[at + 12 : at + 12 + length]
-        assert length_crc == masked(data[at : at + 8])
-        assert struct.unpack_from("<I", data, at + 12 + length) == (masked(content),)
+        assert length_crc == masked_crc32c(data[at : at + 8])
+        assert struct.unpack_from("<I", data, at + 12 + length) == (masked_crc32c(content),)
         entries = Example.FromString(content).features.entries
         assert len({entry.key for entry in entries}) == len(entries) == 7
         for entry in entries:
@@ -167,7 +152,7 @@ def content(fields) -> bytes:
 
 def framed(data: bytes) -> bytes:
     head = struct.pack("<Q", len(data))
-    return head + struct.pack("<I", masked(head)) + data + struct.pack("<I", masked(data))
+    return head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 def test_the_checksum_is_that_of_the_rfc():
@@ -175,7 +160,7 @@ def test_the_checksum_is_that_of_the_rfc():
     assert crc32c(bytes(32)).to_bytes(4, "little").hex() == "aa36918a"
     assert crc32c(bytes(range(32))).to_bytes(4, "little").hex() == "4e79dd46"
     for data in (b"", b"a", bytes(range(256)) * 5):
-        assert masked_crc(data) == masked(data)
+        assert masked_crc(data) == masked_crc32c(data)
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,7 +225,7 @@ BAD = {
     "length": (flipped(GOOD, 1), "checksum of the length"),
     "data crc": (flipped(GOOD, len(GOOD) - 1), "checksum of the content"),
     "data": (flipped(GOOD, 100), "checksum of the content"),
-    "2^60": (HUGE + struct.pack("<I", masked(HUGE)) + b"x" * 50, "a record of 1152921504606846976 bytes"),
+    "2^60": (HUGE + struct.pack("<I", masked_crc32c(HUGE)) + b"x" * 50, "a record of 1152921504606846976 bytes"),
     "cut in the head": (GOOD[:7], "ends within the head"),
     "cut in the content": (GOOD[:300], "ends within the"),
     "cut in the last checksum": (GOOD[:-1], "ends within the"),
@@ -457,7 +442,7 @@ def test_a_packed_record_of_100_megabytes_is_refused_before_it_is_unpacked(vocab
     """A gzip bomb: a hundred kilobytes whose first record says that it has 100 MB."""
     head = struct.pack("<Q", 100_000_000)
     with gzip.open(tmp_path / "bomb.gz", "wb") as file:
-        file.write(head + struct.pack("<I", masked(head)) + bytes(100_000_000))
+        file.write(head + struct.pack("<I", masked_crc32c(head)) + bytes(100_000_000))
     assert (tmp_path / "bomb.gz").stat().st_size < 200_000
     with pytest.raises(DataError, match="a record of 100000000 bytes"):
         import_tfrecords([tmp_path / "bomb.gz"], vocabulary, tmp_path / "out")
