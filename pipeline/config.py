@@ -521,13 +521,30 @@ class Task(TaskForm):
         return self
 
 
+class Grid(Frozen):
+    """Values to try, every combination with every seed; the one that is best on dev is kept (Devlin et al. 2019, appendix A.3).
+    Empty: the one value that stands beside the grid."""
+
+    learning_rate: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    batch_size: tuple[Count, ...] = ()
+    epochs: tuple[Count, ...] = ()
+
+    @model_validator(mode="after")
+    def _values_differ(self) -> "Grid":
+        for name, values in self:
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names a value twice: {list(values)}")
+        return self
+
+
 class FinetuningOverride(Frozen):
-    """What one task does differently; None: as in `finetuning`."""
+    """What one task does differently; None: as in `finetuning`. One value takes the place of a grid's."""
 
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     epochs: Count | None = None
     batch_size: Count | None = None
     max_length: Annotated[int, Field(ge=8, le=4096)] | None = None
+    grid: Grid | None = None
 
 
 class Finetuning(Frozen):
@@ -546,10 +563,15 @@ class Finetuning(Frozen):
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
     epochs: Count = 3
     batch_size: Count = 32
+    grid: Grid = Grid()
+    early_exit: Count | None = None
+    """epochs after which a run ends whose dev score is not above that of a guess that reads nothing; None: none ends early"""
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
     warmup: Share = 0.1
     """share of the steps"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    bias_correction: bool = True
+    """of Adam's moments; false: as google-research/bert optimization.py, where more runs fail (Mosbach et al. 2021)"""
     dropout: Dropped = 0.1
     pooling: Literal["cls", "mean"] = "cls"
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
@@ -741,6 +763,14 @@ class TaskDataConfig(Frozen):
     from_: TaskFrom | None = Field(default=None, alias="from")
 
 
+class Variant(Frozen):
+    """One combination of a grid."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: int
+
+
 class FinetuneConfig(Frozen):
     """`finetuned_T`."""
 
@@ -751,12 +781,26 @@ class FinetuneConfig(Frozen):
     learning_rate: float = 2e-5
     epochs: int = 3
     batch_size: int = 32
+    grid: Grid = Grid()
+    early_exit: int | None = None
     max_length: int = 128
     warmup: float = 0.1
     weight_decay: float = 0.01
+    bias_correction: bool = True
     dropout: float = 0.1
     pooling: Literal["cls", "mean"] = "cls"
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every combination of the grid, one without a grid: epochs vary fastest."""
+        rates, sizes = self.grid.learning_rate or (self.learning_rate,), self.grid.batch_size or (self.batch_size,)
+        return tuple(
+            Variant(learning_rate=rate, batch_size=size, epochs=epochs)
+            for size in sizes
+            for rate in rates
+            for epochs in self.grid.epochs or (self.epochs,)
+        )
 
 
 class ContaminationConfig(Frozen):

@@ -30,6 +30,7 @@ from pipeline.config import (
     Finetuning,
     FinetuningOverride,
     Frozen,
+    Grid,
     ImportedConfig,
     Name,
     OwnTextConfig,
@@ -253,6 +254,9 @@ class Recipe(Frozen):
     def _finetune(self, task: str) -> FinetuneConfig:
         override = self.finetuning.overrides.get(task, FinetuningOverride())
         changed = {name: value for name, value in override if value is not None}
+        if override.grid is None:
+            single = {name: () for name in Grid.model_fields if name in changed}
+            changed["grid"] = self.finetuning.grid.model_copy(update=single)
         return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
 
 

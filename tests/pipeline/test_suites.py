@@ -309,6 +309,7 @@ def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
             pq.write_table(pa.Table.from_pylist(rows), folder / "predictions" / f"{part}-seed-{seed}.parquet")
     scores = {
         "metric": "accuracy",
+        "sizes": {"train": 9, "dev": 4, "test": 4},
         "seeds": [{"accuracy": 0.9}, {"accuracy": 0.8}],
         "summary": {"dev": {"accuracy": {"median": 0.85}}},
         "baselines": {"majority": {"dev": {"accuracy": 0.5}}},
