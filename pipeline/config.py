@@ -427,7 +427,9 @@ class TaskFiles(Frozen):
     test: From | None = None
 
 
-TaskKind = Literal["classification", "pair_classification", "regression", "span", "multiple_choice", "tagging"]
+TaskKind = Literal[
+    "classification", "pair_classification", "regression", "sentence_similarity", "span", "multiple_choice", "tagging"
+]
 Metric = Literal["accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman", "exact_match", "entity_f1"]
 
 _OF_CLASSES: tuple[Metric, ...] = ("accuracy", "f1", "macro_f1", "matthews")
@@ -435,6 +437,7 @@ METRICS_OF: Mapping[TaskKind, tuple[Metric, ...]] = {
     "classification": _OF_CLASSES,
     "pair_classification": _OF_CLASSES,
     "regression": ("spearman", "pearson"),
+    "sentence_similarity": ("spearman", "pearson"),
     "span": ("f1", "exact_match"),
     "multiple_choice": ("accuracy",),
     "tagging": ("entity_f1", "accuracy"),
@@ -450,6 +453,11 @@ class TaskForm(Frozen):
     """column of the text, the first of a pair, or what the choices answer or go on"""
     text_b: str = ""
     """column of the second text; of pairs "text_b" unless said otherwise, of regression none"""
+    negative: str = ""
+    """sentence_similarity: column of train with a text that does not mean what the other two do, if there is one"""
+    positive_score: float | None = None
+    """sentence_similarity: pairs of train with this score or more mean the same, the others are left out; None: all pairs of
+    train mean the same, and have no score"""
     label: str = "label"
     """column of the label, the score, or the number of the right choice (from 0)"""
     choices: tuple[str, ...] = ()
@@ -486,6 +494,8 @@ class TaskForm(Frozen):
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
+        if self.kind != "sentence_similarity" and (self.negative or self.positive_score is not None):
+            raise ValueError(f"negative and positive_score are of kind sentence_similarity, not of {self.kind}")
         if self.kind == "multiple_choice" and not self.choices:
             raise ValueError("multiple_choice needs choices: the columns that hold them, or one column of lists")
         return self
@@ -518,6 +528,17 @@ class Task(TaskForm):
     def _metric_of_the_kind(self) -> "Task":
         if self.metric is not None and self.metric not in METRICS_OF[self.kind]:
             raise ValueError(f"metric {self.metric} is none of {self.kind}: {', '.join(METRICS_OF[self.kind])}")
+        return self
+
+    @model_validator(mode="after")
+    def _scores_of_dev(self) -> "Task":
+        if self.kind != "sentence_similarity" or self.positive_score is not None:
+            return self
+        if self.files.dev is None or self.test_share is not None:
+            raise ValueError(
+                "pairs of train have no scores, so dev and test can't be shares of it: name files.dev, and files.test if there is "
+                "one; or positive_score, where pairs of train have scores"
+            )
         return self
 
 

@@ -58,7 +58,7 @@ from pipeline.yamlfile import KeyPath, Node
 
 BUILT_IN_TASKS = (
     *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
-    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17"),
+    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17", "stsb_vectors"),
 )
 """Tasks that model/known_tasks.py knows by name."""
 RESERVED = "comparisons"
