@@ -117,7 +117,10 @@ class Turns(Stop):
         if self._left <= 0 and self._looks == 0:
             if self._steps:
                 self._tell()
-            self._left = int(sys.stdin.readline())
+            line = sys.stdin.readline()
+            if not line:  # whoever measured has ended
+                sys.exit(1)
+            self._left = int(line)
             now = _clocks()
         if self._looks == 0:
             self._rested = now
@@ -189,7 +192,9 @@ def theirs(inputs: Inputs, config: FinetuneConfig, turns: Turns, padding: bool) 
     torch.set_num_threads(THREADS)
     task = lines.read_json(inputs.task_data / "task.json")
     tokenizer = AutoTokenizer.from_pretrained(inputs.checkpoint, local_files_only=True)
-    rows = {part: _tokenized(inputs.task_data, part, tokenizer, config.max_length, padding) for part in ("train", "dev")}
+    rows = {
+        part: _tokenized(inputs.task_data, part, tokenizer, config.max_length, padding) for part in ("train", "dev")
+    }
     collate = default_data_collator if padding else DataCollatorWithPadding(tokenizer)
     model = _their_model(inputs, len(task["labels"]), config)
     torch.manual_seed(config.seed)
@@ -225,7 +230,9 @@ def theirs(inputs: Inputs, config: FinetuneConfig, turns: Turns, padding: bool) 
                 _ = turns.asked
                 with torch.autocast("cpu", dtype=torch.bfloat16, enabled=config.precision == "bf16"):
                     guesses += model(**batch).logits.argmax(1).tolist()
-    return metrics.scores(dict.fromkeys((*task["metrics"], "accuracy")), [row["labels"] for row in rows["dev"]], guesses)
+    return metrics.scores(
+        dict.fromkeys((*task["metrics"], "accuracy")), [row["labels"] for row in rows["dev"]], guesses
+    )
 
 
 def _tokenized(folder: Path, part: str, tokenizer: Any, max_length: int, padding: bool) -> list[dict[str, Any]]:
@@ -297,8 +304,8 @@ def of_files(checkpoint_folder: Path, task: str, folder: Path, examples: int | N
     return Inputs(checkpoint_folder, _imported(checkpoint_folder, scratch / "imported"), task_data)
 
 
-def made_up(scratch: Path) -> Inputs:
-    """A small random network, and pairs of which one word tells the class."""
+def made_up(scratch: Path, examples: int | None = None) -> Inputs:
+    """A small random network, and pairs whose words tell the class: half of them occur in one class only, half in the other."""
     draw = random.Random(1)
     words = [f"{a}{b}{c}" for a in "bdfgklmnpr" for b in "aeiou" for c in "lmnrst"]
     network = scratch / "checkpoint"
@@ -327,24 +334,26 @@ def made_up(scratch: Path) -> Inputs:
     )
     task_data = scratch / "task_data"
     task_data.mkdir()
-    for part, count in MADE.items():
+    counts = MADE | ({"train": examples} if examples else {})
+    for part, count in counts.items():
         rows = [_pair(draw, words, f"{part}:{number}") for number in range(count)]
         table = pa.Table.from_pylist(rows, schema=SCHEMAS["pair_classification"])
         pq.write_table(table, task_data / f"{part}.parquet")
     pq.write_table(table.slice(0, 0), task_data / "test.parquet")
     told = {"name": "made_up", "title": "Made up", "kind": "pair_classification", "labels": ["no", "yes"]}
     atomic.write_json(
-        task_data / "task.json", {**told, "metric": "accuracy", "metrics": ["accuracy"], "counts": {**MADE, "test": 0}}
+        task_data / "task.json",
+        {**told, "metric": "accuracy", "metrics": ["accuracy"], "counts": {**counts, "test": 0}},
     )
     return Inputs(network, _imported(network, scratch / "imported"), task_data)
 
 
 def _pair(draw: random.Random, words: list[str], name: str) -> dict[str, Any]:
-    """Two texts of about 25 words, as MRPC's with their pieces: log-normal, a third of the pairs above 60."""
+    """Two texts of about 25 words each, as MRPC's are in pieces: log-normal."""
     label = draw.randrange(2)
-    first, second = ([draw.choice(words[2:]) for _ in range(round(draw.lognormvariate(3.2, 0.3)))] for _ in range(2))
-    first[0] = words[label]
-    return {"example_id": name, "text_a": " ".join(first), "text_b": " ".join(second), "label": label}
+    lengths = (round(draw.lognormvariate(3.2, 0.3)) for _ in range(2))
+    first, second = (" ".join(draw.choices(words[label::2], k=length)) for length in lengths)
+    return {"example_id": name, "text_a": first, "text_b": second, "label": label}
 
 
 def _imported(folder: Path, out: Path) -> Path:
@@ -415,7 +424,7 @@ def a_round(inputs: Inputs, config: FinetuneConfig, steps: int) -> dict[str, Sid
     ends: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         processes = {side: Process(stack, side, inputs, config) for side in SIDES}
-        for number in range(config.epochs):
+        for _ in range(config.epochs):
             for first in range(0, per_epoch, steps):
                 for side in SIDES:
                     turns[side].append(processes[side].steps(min(steps, per_epoch - first)))
@@ -457,7 +466,9 @@ def report(rounds: list[dict[str, Side]], sequences: int, dev: int, tokens: floa
         rate = statistics.median(rates)
         per_cpu = statistics.median(sequences / sum(one.cpu) for one in found)
         scoring = [one.scoring_seconds for one in found if one.scoring_seconds is not None]
-        scored = f"dev at {dev / statistics.median(scoring):,.1f} sequences/s" if scoring else "scoring of dev not timed"
+        scored = (
+            f"dev at {dev / statistics.median(scoring):,.1f} sequences/s" if scoring else "scoring of dev not timed"
+        )
         print(
             f"{side:<14}: {rate:6,.1f} sequences/s, {rate * tokens:6,.0f} tokens/s, {per_cpu:,.1f} sequences per processor "
             f"second, {max(one.memory_bytes for one in found) / 2**20:5,.0f} MiB; {scored}; "
@@ -466,11 +477,7 @@ def report(rounds: list[dict[str, Side]], sequences: int, dev: int, tokens: floa
         )
     for side in SIDES[:-1]:
         wall, cpu = (
-            [
-                a / b
-                for one in rounds
-                for a, b in zip(getattr(one[side], clock), getattr(one[OURS], clock), strict=True)
-            ]
+            [a / b for one in rounds for a, b in zip(getattr(one[side], clock), getattr(one[OURS], clock), strict=True)]
             for clock in ("wall", "cpu")
         )
         print(
@@ -517,9 +524,11 @@ def main() -> None:
     _quiet()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         inputs = (
-            of_files(options.checkpoint.resolve(), options.task, options.folder.resolve(), options.examples, Path(scratch))
+            of_files(
+                options.checkpoint.resolve(), options.task, options.folder.resolve(), options.examples, Path(scratch)
+            )
             if options.checkpoint
-            else made_up(Path(scratch))
+            else made_up(Path(scratch), options.examples)
         )
         config = FinetuneConfig(
             task=options.task or "made_up",
