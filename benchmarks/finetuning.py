@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -38,17 +39,20 @@ from model import checkpoint, finetuning_loop, lines, metrics
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
 from model.classifier import Classifier
-from model.examples import read_columns
+from model.devices import open_device
+from model.examples import read_columns, read_examples
+from model.finetuning_run import load_encoder
 from model.imported import import_checkpoint
 from model.optimizer import Optimizer
 from model.task_kinds import SCHEMAS
 from model.tasks import CLASSES, NOT_RUN, prepare_task
+from model.tuning_batches import batch_of
 from model.weights import to_hugging_face
 from pipeline import atomic
 from pipeline.config import Architecture, FinetuneConfig, ImportedConfig, PathFrom, TaskDataConfig
 from pipeline.errors import BertError, DataError
 from pipeline.settings import TrainingSettings
-from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
+from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
 
 THREADS = 2
 PADDED, DYNAMIC, OURS = "padded to 128", "to the longest", "bertworks"
@@ -260,7 +264,7 @@ def _our_model(inputs: Inputs, classes: int, seed: int) -> Classifier:
     architecture = Architecture.model_validate(described["architecture"])
     model = Classifier(architecture, described["vocabulary_size"], classes, "cls")
     initialize(model, seed)
-    finetuning_loop.load_encoder(model, inputs.imported)
+    load_encoder(model, inputs.imported)
     return model
 
 
@@ -275,7 +279,9 @@ def difference(inputs: Inputs, config: FinetuneConfig) -> float:
     batch = {name: torch.tensor([row[name] for row in rows]) for name in rows[0] if name != "labels"}
     expected = _their_model(inputs, classes, config).eval()(**batch).logits
     model = _our_model(inputs, classes, config.seed).eval()
-    found = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"].bool())
+    words = load(inputs.imported)
+    examples = read_examples(inputs.task_data / "dev.parquet", words, config.max_length)
+    found = model(batch_of(examples, np.arange(len(rows)), model.whole, open_device("cpu", THREADS), words.pad_id))
     return float((found - expected).abs().max())
 
 
