@@ -44,6 +44,7 @@ STAGE = Stage(
         "model/task_split.py",
         "model/conll.py",
         "model/scoring/entities.py",
+        "pipeline/iob.py",
         "model/squad.py",
         "pipeline/tables.py",
         "pipeline/jsonl.py",

@@ -12,7 +12,17 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 
 class Frozen(BaseModel):
@@ -479,10 +489,17 @@ class TaskForm(Frozen):
     label_names: tuple[str, ...] = ()
     """what people call them; none: as in the files"""
 
+    @field_validator("label_names")
+    @classmethod
+    def _one_name_per_label(cls, names: tuple[str, ...], about: ValidationInfo) -> tuple[str, ...]:
+        labels = about.data.get("labels")
+        if names and labels is not None and len(names) != len(labels):
+            count = f"{len(names)} name{'s' if len(names) > 1 else ''} for {len(labels)} labels"
+            raise ValueError(f"has {count}; name each of those that `labels` lists")
+        return names
+
     @model_validator(mode="after")
-    def _one_name_per_label(self) -> "TaskForm":
-        if self.label_names and len(self.label_names) != len(self.labels):
-            raise ValueError(f"{len(self.label_names)} label_names for {len(self.labels)} labels; name each")
+    def _lists_make_sense(self) -> "TaskForm":
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")

@@ -43,6 +43,7 @@ from pipeline.config import (
     ShardsConfig,
     Source,
     Start,
+    Task,
     TaskDataConfig,
     Vocabulary,
     VocabularyConfig,
@@ -50,6 +51,7 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
+from pipeline.iob import TAG, is_iob, naming_faults
 from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
@@ -576,6 +578,8 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for task in finetuning.define:
         if task in BUILT_IN_TASKS:
             yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."
+    for name, defined in finetuning.define.items():
+        yield from _tag_contradictions(("finetuning", "define", name), defined)
     for task in finetuning.data:
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
@@ -583,6 +587,20 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for at, length in _task_lengths(finetuning).items():
         if length > limit:
             yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+
+
+def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """Labels of words that are scored by entities and can't be; whether files without `labels` have tags of entities is
+    seen when they are read."""
+    by_entities = task.metric == "entity_f1" or (task.metric is None and is_iob(task.labels))
+    if task.kind != "tagging" or not by_entities:
+        return
+    todo = "Entities need O, B-TYPE and I-TYPE: {}, or write metric: accuracy."
+    if task.label_names:
+        for fault in list(naming_faults(task.labels, task.label_names))[:1]:
+            yield (*at, "label_names"), fault, None, todo.format("name them so, or leave label_names out")
+    elif other := next((label for label in task.labels if not TAG.fullmatch(label)), ""):
+        yield (*at, "labels"), f"{other} is no tag of entities", None, todo.format("write label_names that are")
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

@@ -444,7 +444,6 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
     [
         ("kind: tagging, metric: f1", "metric f1 is none of tagging: entity_f1, accuracy"),
         ("kind: multiple_choice", "multiple_choice needs choices"),
-        ("labels: [a, b], label_names: [one]", "1 label_names for 2 labels"),
         ("labels: [a, b, a]", "labels names one twice"),
         ("kind: pairs", "pair_classification"),
         ("text_c: a", "unknown key"),
@@ -453,6 +452,61 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
 def test_a_task_of_ones_own_that_can_not_be(tmp_path: Path, task: str, message: str) -> None:
     text = f"finetuning: {{tasks: [mine], define: {{mine: {{files: {{train: {{path: a}}}}, {task}}}}}}}\n"
     assert message in str(refused(tmp_path, SMALL + text))
+
+
+def tagging(tmp_path: Path, *lines: str) -> str:
+    """What is wrong with a tagging task that says these lines; "" where nothing is."""
+    task = "".join(f"      {line}\n" for line in ("kind: tagging", "files: {train: {path: a.txt}}", *lines))
+    loaded = load(tmp_path, small=f"{SMALL}finetuning:\n  tasks: [mine]\n  define:\n    mine:\n{task}")
+    return str(loaded.errors["small"]) if loaded.errors else ""
+
+
+TAGS = "labels: [O, B-PER, I-PER, B-LOC, I-LOC]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("labels: [a, b]", "label_names: [one]"), "has 1 name for 2 labels"),
+        ((TAGS, "label_names: [O, B-person, I-person]"), "has 3 names for 5 labels"),
+        (("label_names: [O, B-person, I-person]",), "has 3 names for 0 labels"),
+        ((TAGS, "label_names: [outside, B-a, I-a, B-b, I-b]"), "outside names O and makes no IOB"),
+        ((TAGS, "label_names: [O, person, I-a, B-b, I-b]"), "person names B-PER and makes no IOB"),
+        ((TAGS, "label_names: [O, B-, I-a, B-b, I-b]"), "B- names B-PER and makes no IOB"),
+        ((TAGS, "label_names: [B-a, O, I-a, B-b, I-b]"), "B-a names O, but only the type may have another name"),
+        ((TAGS, "label_names: [O, I-a, B-a, B-b, I-b]"), "I-a names B-PER, but only the type"),
+        ((TAGS, "label_names: [O, B-a, I-b, B-b, I-a]"), "I-b names I-PER, but another tag of PER is named a"),
+        (("metric: entity_f1", TAGS, "label_names: [O, a, b, c, d]"), "a names B-PER and makes no IOB"),
+        (("metric: entity_f1", 'labels: ["0", "1"]', "label_names: [none, person]"), "none names 0 and makes no IOB"),
+    ],
+)
+def test_names_of_tags_that_can_not_be(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    said = tagging(tmp_path, *lines)
+    assert message in said
+    line = 15 + next(number for number, each in enumerate(lines) if each.startswith("label_names"))
+    assert f"small.yaml:{line}: finetuning.define.mine.label_names: " in said
+
+
+def test_labels_that_are_no_tags_of_entities(tmp_path: Path) -> None:
+    said = tagging(tmp_path, "metric: entity_f1", "labels: [NN, VB]")
+    assert "small.yaml:16: finetuning.define.mine.labels: NN is no tag of entities" in said
+    assert "metric: accuracy" in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (TAGS,),
+        (TAGS, "label_names: [O, B-person, I-person, B-place, I-place]"),
+        ("labels: [B-LOC, O, I-LOC]", "label_names: [B-place, O, I-place]"),
+        (TAGS, "metric: accuracy", "label_names: [a, b, c, d, e]"),
+        ("labels: [NN, VB]", "label_names: [noun, verb]"),
+        ("metric: entity_f1", 'labels: ["0", "1", "2"]', "label_names: [O, B-person, I-person]"),
+        ("metric: entity_f1",),
+    ],
+)
+def test_names_of_tags_that_can_be(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert tagging(tmp_path, *lines) == ""
 
 
 def test_official_files_are_for_tasks_known_by_name_only(tmp_path: Path) -> None:
