@@ -32,6 +32,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("compressed", "jsonl", "kinds"),  # a task's own files are read as those of own corpora are
     "iob",  # what tags of entities are: tasks, and recipes that name them
     "ngrams",  # what documents are compared by
+    "unpacked",  # archives of tasks and of checkpoints are opened with the same care
     "checkpoint_folder",  # what recipe and stage both look for in an imported model
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
