@@ -125,6 +125,16 @@ TaskFrom = Annotated[
 ]
 
 
+def _start_origin(value: Any) -> str:
+    return "url" if isinstance(value, dict | UrlFrom) else "named"
+
+
+StartFrom = Annotated[
+    Annotated[str, Field(min_length=1), Tag("named")] | Annotated[UrlFrom, Tag("url")], Discriminator(_start_origin)
+]
+"""A path or a version, or a .zip behind a URL."""
+
+
 # ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -348,8 +358,9 @@ class Phase(Frozen):
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
-    from_: Annotated[str, Field(min_length=1)] = Field(alias="from")
-    """a folder that transformers or `bert export` wrote (a relative path starts at the recipe's folder), or the version of a
+    from_: StartFrom = Field(alias="from")
+    """a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert released (a relative
+    path starts at the recipe's folder), {url, sha256} of such a .zip, or the version of a
     release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
     constant learning rate"""
     mode: Literal["warm", "continue"]
@@ -663,7 +674,8 @@ class VocabularyConfig(Vocabulary):
 class ImportedConfig(Frozen):
     """`imported_checkpoint`: where a model made elsewhere comes from, and what the recipe wants of it."""
 
-    folder: PathFrom | None = None
+    folder: PathFrom | UrlFrom | None = None
+    """or a .zip of one"""
     version: str = ""
     """in the store, instead of a folder: VERSION or VERSION/stable"""
     mode: Literal["warm", "continue"] = "warm"

@@ -202,13 +202,15 @@ class Recipe(Frozen):
         return VocabularyConfig(**section, file=file, compared=compared, imported=self.pretraining.start is not None)
 
     def _imported(self, start: Start) -> ImportedConfig:
-        stored = _STORED.fullmatch(start.from_)
+        origin = start.from_
+        version = origin if isinstance(origin, str) and _STORED.fullmatch(origin) else ""
+        outside = PathFrom(path=origin) if isinstance(origin, str) else origin
         said = {name: value for name, value in self.vocabulary if name in self.vocabulary.model_fields_set}
         stated = {name: value for name, value in self.architecture if name in self.architecture.model_fields_set}
         lengths = [phase.sequence_length for phase in self.pretraining.phases]
         return ImportedConfig(
-            folder=None if stored else PathFrom(path=start.from_),
-            version=start.from_ if stored else "",
+            folder=None if version else outside,
+            version=version,
             mode=start.mode,
             architecture={name: value for name, value in stated.items() if value is not None},
             longest=max([*lengths, *_task_lengths(self.finetuning).values()]),
@@ -491,6 +493,15 @@ def _start_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, s
             rule = "pretraining.start brings the vocabulary that its model was trained with"
             at = ("vocabulary", key.removesuffix("_"))
             yield at, rule, getattr(vocabulary, key), "Remove the key; `compare` may stay."
+    if not isinstance(start.from_, str):
+        if not start.from_.url.partition("?")[0].lower().endswith(".zip"):
+            yield (
+                ("pretraining", "start", "from", "url"),
+                "names no .zip",
+                start.from_.url,
+                "A model has several files.",
+            )
+        return
     if _STORED.fullmatch(start.from_):
         return
     for rule, todo in checkpoint_folder.faults(Path(start.from_), start.mode, recipe.pretraining.optimizer):

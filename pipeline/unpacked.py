@@ -57,7 +57,7 @@ class Archive:
             if reason:
                 raise self._refused(name, reason)
             if name in self._infos:
-                raise DataError(f"{path}: {name} stands in it twice", _AGAIN)
+                raise DataError(f"{path} holds {name} twice", _AGAIN)
             self._infos[name] = info
 
     @property
@@ -86,14 +86,16 @@ class Archive:
     def _pieces(self, name: str, most: int) -> Iterator[bytes]:
         info = self._infos[name]
         if info.file_size > most:  # zipfile never gives more than this
-            raise DataError(f"{self._path}: {name} has {info.file_size:,} bytes", "Unpack it yourself if you trust it.")
+            raise DataError(
+                f"{self._path} holds {name}, which has {info.file_size:,} bytes", "Unpack it yourself if you trust it."
+            )
         try:
             yield from self._zip.pieces(info)
         except Unreadable as error:
             raise self._refused(name, error.reason) from None
 
     def _refused(self, name: str, reason: str) -> DataError:
-        return DataError(f"{self._path}: {name} {_WORDS[reason]}", _AGAIN)
+        return DataError(f"{self._path} holds {name}, which {_WORDS[reason]}", _AGAIN)
 
 
 @contextmanager

@@ -322,14 +322,14 @@ def test_a_member_that_can_not_be_unpacked_is_told(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[at : at + 8] = b"\xff" * 8
     path.write_bytes(data)
-    with pytest.raises(DataError, match=rf"{tmp_path}/SST-2\.zip: SST-2/train\.tsv is damaged"):
+    with pytest.raises(DataError, match=rf"{tmp_path}/SST-2\.zip holds SST-2/train\.tsv, which is damaged"):
         prepare(tmp_path / "out", "sst2", path)
 
 
 def test_an_archive_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive(tmp_path / "SST-2.zip"), "a") as file:
         file.writestr("../dev.tsv", "x")
-    with pytest.raises(DataError, match=r"SST-2\.zip: \.\./dev\.tsv leads out of the archive's folder"):
+    with pytest.raises(DataError, match=r"SST-2\.zip holds \.\./dev\.tsv, which leads out of the archive's folder"):
         prepare(tmp_path / "out", "sst2", tmp_path / "SST-2.zip")
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
+from tests.pipeline.hostile import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
 SMALL = """\
@@ -594,7 +596,7 @@ def test_a_recipe_begins_from_a_folder_or_a_version(tmp_path: Path) -> None:
         ("{from: ./model, mode: cold}", "", "", "start.mode: input should be 'warm' or 'continue' (it is cold)", ""),
         ("{from: ./none, mode: warm}", "", "", "small.yaml:6: pretraining.start.from: there is no such folder", "path"),
         ("{from: champion, mode: warm}", "", "", "pretraining.start.from: there is no such folder (it is", "./NAME"),
-        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, not a folder", "unpack an archive first"),
+        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, but no folder and no .zip", "unpack"),
         (WARM, "", "config.json", "start.from: has no config.json and no bert_config.json", "google-research/bert"),
         (WARM, "", "vocab.txt", "start.from: has neither vocab.txt nor tokenizer.json", "the model's own vocab.txt"),
         (
@@ -654,6 +656,43 @@ def test_a_start_from_an_original_checkpoint_needs_its_parts_by_name(tmp_path: P
     )
     (folder / "model.ckpt-9.data-00000-of-00002").write_text("")
     assert load(tmp_path, small=text).get("small").asset_names()[0] == "imported_checkpoint"
+
+
+def test_a_start_from_an_archive_is_looked_into(tmp_path: Path) -> None:
+    text = begun(tmp_path, "{from: ./model.zip, mode: continue}")
+    archive = Path(shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path, "model"))
+    recipe = load(tmp_path, small=text).get("small")
+    asked = recipe.config_for("imported_checkpoint").asked()
+    assert asked == {"folder": {"path": str(archive)}, "mode": "continue", "longest": 128, "optimizer": "adamw"}
+    at = "small.yaml:6: pretraining.start.from: "
+    error = refused(tmp_path, text.replace("  warmup_steps", "  optimizer: lamb\n  warmup_steps"))
+    assert f"{at}holds the state of adamw" in error.what and "model.zip" in error.what
+    (tmp_path / "model" / "vocab.txt").unlink()
+    shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path / "model")
+    assert f"{at}has neither vocab.txt nor tokenizer.json" in refused(tmp_path, text).what
+    archive.write_bytes(zip_of({"config.json": b"{}", "../x": b""}))
+    assert f"{at}holds ../x, which leads out of the archive's folder (it is" in refused(tmp_path, text).what
+    archive.write_bytes(b"PK")
+    assert f"{at}is no .zip, or is cut off (it is" in refused(tmp_path, text).what
+    archive.unlink()
+    assert f"{at}there is no such folder" in refused(tmp_path, text).what
+
+
+def test_a_start_from_a_url_is_a_zip_with_a_digest(tmp_path: Path) -> None:
+    def start(url: str, more: str = f", sha256: {'ab' * 32}") -> str:
+        return begun(tmp_path, f"{{from: {{url: {url}{more}}}, mode: warm}}")
+
+    url = "https://models.test/uncased_L-12_H-768_A-12.zip"
+    recipe = load(tmp_path, small=start(url)).get("small")
+    asked = recipe.config_for("imported_checkpoint").asked()
+    assert asked == {"folder": {"url": url, "sha256": "ab" * 32}, "longest": 128}
+    error = refused(tmp_path, start("https://models.test/bert.tar.gz"))
+    assert (
+        "small.yaml:6: pretraining.start.from.url: names no .zip (it is https://models.test/bert.tar.gz)" in error.what
+    )
+    assert "pretraining.start.from.sha256: is missing" in refused(tmp_path, start(url, "")).what
+    error = refused(tmp_path, begun(tmp_path, "{from: {path: ./model}, mode: warm}"))
+    assert "pretraining.start.from.path: unknown key" in str(error)
 
 
 def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:

@@ -59,17 +59,17 @@ STORY = {"a.txt": b"Once upon a time."}
         (b"no archive", "mine.zip is no .zip, or is cut off"),
         (zip_of(STORY)[:-30], "mine.zip is no .zip, or is cut off"),
         (overlapping_zip(), "mine.zip has members that share bytes"),
-        (zip_of({**STORY, "../up.txt": b"x"}), "mine.zip: ../up.txt leads out of the archive's folder"),
-        (zip_of({**STORY, "/etc/cron.d/x": b"x"}), "mine.zip: /etc/cron.d/x leads out"),
-        (zip_of({**STORY, "C:\\x": b"x"}), r"mine.zip: C:\x leads out"),
-        (zip_of({**STORY, "__MACOSX/../../x": b"x"}), "mine.zip: __MACOSX/../../x leads out"),
-        (zip_of({**STORY, "./a.txt": b"another"}), "mine.zip: a.txt stands in it twice"),
-        (patched_zip(STORY, encrypted), "mine.zip: a.txt is encrypted"),
-        (patched_zip(STORY, linked), "mine.zip: a.txt is a link"),
-        (patched_zip(STORY, longer), "mine.zip: a.txt has another size than"),
-        (zip_of(STORY, zipfile.ZIP_BZIP2), "mine.zip: a.txt is compressed by a method"),
-        (flipped(zip_of(STORY, zipfile.ZIP_STORED)), "mine.zip: a.txt is damaged"),
-        (zip_of({"a.txt": bytes(64 << 20)}), "mine.zip: a.txt unpacks to more than 200 times its bytes"),
+        (zip_of({**STORY, "../up.txt": b"x"}), "mine.zip holds ../up.txt, which leads out of the archive's folder"),
+        (zip_of({**STORY, "/etc/cron.d/x": b"x"}), "mine.zip holds /etc/cron.d/x, which leads out"),
+        (zip_of({**STORY, "C:\\x": b"x"}), r"mine.zip holds C:\x, which leads out"),
+        (zip_of({**STORY, "__MACOSX/../../x": b"x"}), "mine.zip holds __MACOSX/../../x, which leads out"),
+        (zip_of({**STORY, "./a.txt": b"another"}), "mine.zip holds a.txt twice"),
+        (patched_zip(STORY, encrypted), "mine.zip holds a.txt, which is encrypted"),
+        (patched_zip(STORY, linked), "mine.zip holds a.txt, which is a link"),
+        (patched_zip(STORY, longer), "mine.zip holds a.txt, which has another size than"),
+        (zip_of(STORY, zipfile.ZIP_BZIP2), "mine.zip holds a.txt, which is compressed by a method"),
+        (flipped(zip_of(STORY, zipfile.ZIP_STORED)), "mine.zip holds a.txt, which is damaged"),
+        (zip_of({"a.txt": bytes(64 << 20)}), "mine.zip holds a.txt, which unpacks to more than 200 times its bytes"),
     ],
 )
 def test_what_can_not_be_trusted_is_refused_by_name(tmp_path: Path, data: bytes, said: str) -> None:
@@ -82,7 +82,7 @@ def test_what_can_not_be_trusted_is_refused_by_name(tmp_path: Path, data: bytes,
 def test_a_member_that_is_too_large_is_not_begun(tmp_path: Path) -> None:
     with (
         opened(write(tmp_path, "mine.zip", zip_of({"a.txt": b"x" * 1001}))) as archive,
-        pytest.raises(DataError, match=r"mine.zip: a.txt has 1,001 bytes"),
+        pytest.raises(DataError, match=r"mine.zip holds a.txt, which has 1,001 bytes"),
     ):
         archive.unpack("a.txt", tmp_path / "out", 1000)
 
