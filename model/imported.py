@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +14,19 @@ from pydantic import ValidationError
 from model.checkpoint import load_tensors, save_tensors
 from model.imported_vocabulary import Words, read_words
 from model.weights import read_hugging_face, read_original
-from pipeline import atomic
-from pipeline.checkpoint_folder import INDEX, OPTIMIZER, OPTIMIZER_JSON, WEIGHTS, config_file, faults, weights_file
-from pipeline.config import Architecture, ImportedConfig
+from pipeline import atomic, sources
+from pipeline.checkpoint_folder import (
+    INDEX,
+    OPTIMIZER,
+    OPTIMIZER_JSON,
+    WEIGHTS,
+    config_file,
+    faults,
+    is_archive,
+    unpack,
+    weights_file,
+)
+from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
 from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
@@ -37,9 +48,12 @@ STAGE = Stage(
         "model/pickled.py",
         "model/tensor_bundle.py",
         "model/weights.py",
+        "pipeline/archives.py",
         "pipeline/checkpoint_folder.py",
+        "pipeline/inflate.py",
         "pipeline/tfrecord.py",
         "pipeline/tokenizer.py",
+        "pipeline/unpacked.py",
     ),
 )
 
@@ -69,16 +83,16 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     """Write model.safetensors (fp32, our names), config.json, vocab.txt, tokenizer.json and told.json into `out`; for mode
     `continue` also optimizer.safetensors and optimizer.json.
 
-    Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it. Words that the model has beyond its
+    Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it, or a .zip of
+    one, which is unpacked in `out` for as long as it is read. Words that the model has beyond its
     vocabulary (a filled-up matrix) are cut off; a sentence head of another task than the recipe's is left out. told.json
     says so, and which parts are missing: whoever begins from the model draws them.
 
     Raises:
-        DataError: the folder or version holds no such model, or not the one that the recipe describes.
+        DataError: the folder, archive or version holds no such model, or not the one that the recipe describes.
+        SourceError: a download that fails.
     """
-    with _opened(config) as (folder, name, origin):
-        for what, todo in faults(folder, config.mode, config.optimizer or ""):
-            raise DataError(f"{name} {what}", todo)
+    with _opened(config, out) as (folder, name, origin):
         found = _read(folder)
         words = read_words(folder, config.lowercase, config.strip_accents)
         _check_architecture(found.architecture, config, name)
@@ -124,12 +138,12 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
 
 
 @contextmanager
-def _opened(config: ImportedConfig) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+def _opened(config: ImportedConfig, out: Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """The folder to read, how messages name it, and what is known of where it comes from: its ancestry is recorded as a
     root, so that no two generations of a chain are compared across it."""
     if config.folder is not None:
-        folder = Path(config.folder.path)
-        yield folder, str(folder), {"folder": folder.name, **_exported(folder)}
+        with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=out) as scratch:
+            yield from _outside(config.folder, config, Path(scratch))
         return
     version, _, part = config.version.partition("/")
     chosen = settings()
@@ -150,7 +164,40 @@ def _opened(config: ImportedConfig) -> Iterator[tuple[Path, str, dict[str, Any]]
         if records := store.records_of(stage, version):
             first = records[0]
             told |= {"asset": f"{first.recipe}/{first.asset}", "record": first.digest}
-        yield folder, f"{stage} {version[:12]}{'/' if part else ''}{part}", told
+        name = f"{stage} {version[:12]}{'/' if part else ''}{part}"
+        _check_files(folder, name, config)
+        yield folder, name, told
+
+
+def _outside(
+    origin: PathFrom | UrlFrom, config: ImportedConfig, scratch: Path
+) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """As `_opened`: once. A download or an archive is laid out in `scratch`, which messages call by the archive's name."""
+    place = Path(origin.path) if isinstance(origin, PathFrom) else _downloaded(origin, scratch)
+    name = str(place) if isinstance(origin, PathFrom) else origin.url
+    _check_files(place, name, config)
+    if not is_archive(place):
+        yield place, name, {"folder": place.name, **_exported(place)}
+        return
+    folder = scratch / "files"
+    folder.mkdir()
+    try:
+        unpack(place, folder)
+        yield folder, name, {"archive": place.name, **_exported(folder)}
+    except DataError as error:
+        raise DataError(error.what.replace(str(folder), name).replace(str(place), name), error.todo) from error
+
+
+def _downloaded(origin: UrlFrom, scratch: Path) -> Path:
+    folder = scratch / "download"
+    folder.mkdir()
+    (file,) = sources.open_files(origin, folder).iterdir()
+    return file
+
+
+def _check_files(place: Path, name: str, config: ImportedConfig) -> None:
+    for what, todo in faults(place, config.mode, config.optimizer or ""):
+        raise DataError(f"{name} {what}", todo)
 
 
 def _exported(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,17 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 
 class Frozen(BaseModel):
@@ -113,6 +123,16 @@ TaskFrom = Annotated[
         custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
     ),
 ]
+
+
+def _start_origin(value: Any) -> str:
+    return "url" if isinstance(value, dict | UrlFrom) else "named"
+
+
+StartFrom = Annotated[
+    Annotated[str, Field(min_length=1), Tag("named")] | Annotated[UrlFrom, Tag("url")], Discriminator(_start_origin)
+]
+"""A path or a version, or a .zip behind a URL."""
 
 
 # ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,8 +358,9 @@ class Phase(Frozen):
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
-    from_: Annotated[str, Field(min_length=1)] = Field(alias="from")
-    """a folder that transformers or `bert export` wrote (a relative path starts at the recipe's folder), or the version of a
+    from_: StartFrom = Field(alias="from")
+    """a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert released (a relative
+    path starts at the recipe's folder), {url, sha256} of such a .zip, or the version of a
     release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
     constant learning rate"""
     mode: Literal["warm", "continue"]
@@ -487,10 +508,17 @@ class TaskForm(Frozen):
     label_names: tuple[str, ...] = ()
     """what people call them; none: as in the files"""
 
+    @field_validator("label_names")
+    @classmethod
+    def _one_name_per_label(cls, names: tuple[str, ...], about: ValidationInfo) -> tuple[str, ...]:
+        labels = about.data.get("labels")
+        if names and labels is not None and len(names) != len(labels):
+            count = f"{len(names)} name{'s' if len(names) > 1 else ''} for {len(labels)} labels"
+            raise ValueError(f"has {count}; name each of those that `labels` lists")
+        return names
+
     @model_validator(mode="after")
-    def _one_name_per_label(self) -> "TaskForm":
-        if self.label_names and len(self.label_names) != len(self.labels):
-            raise ValueError(f"{len(self.label_names)} label_names for {len(self.labels)} labels; name each")
+    def _lists_make_sense(self) -> "TaskForm":
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
@@ -689,7 +717,8 @@ class VocabularyConfig(Vocabulary):
 class ImportedConfig(Frozen):
     """`imported_checkpoint`: where a model made elsewhere comes from, and what the recipe wants of it."""
 
-    folder: PathFrom | None = None
+    folder: PathFrom | UrlFrom | None = None
+    """or a .zip of one"""
     version: str = ""
     """in the store, instead of a folder: VERSION or VERSION/stable"""
     mode: Literal["warm", "continue"] = "warm"

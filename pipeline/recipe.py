@@ -44,6 +44,7 @@ from pipeline.config import (
     ShardsConfig,
     Source,
     Start,
+    Task,
     TaskDataConfig,
     Vocabulary,
     VocabularyConfig,
@@ -51,6 +52,7 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
+from pipeline.iob import TAG, is_iob, naming_faults
 from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
@@ -201,13 +203,15 @@ class Recipe(Frozen):
         return VocabularyConfig(**section, file=file, compared=compared, imported=self.pretraining.start is not None)
 
     def _imported(self, start: Start) -> ImportedConfig:
-        stored = _STORED.fullmatch(start.from_)
+        origin = start.from_
+        version = origin if isinstance(origin, str) and _STORED.fullmatch(origin) else ""
+        outside = PathFrom(path=origin) if isinstance(origin, str) else origin
         said = {name: value for name, value in self.vocabulary if name in self.vocabulary.model_fields_set}
         stated = {name: value for name, value in self.architecture if name in self.architecture.model_fields_set}
         lengths = [phase.sequence_length for phase in self.pretraining.phases]
         return ImportedConfig(
-            folder=None if stored else PathFrom(path=start.from_),
-            version=start.from_ if stored else "",
+            folder=None if version else outside,
+            version=version,
             mode=start.mode,
             architecture={name: value for name, value in stated.items() if value is not None},
             longest=max([*lengths, *_task_lengths(self.finetuning).values()]),
@@ -493,6 +497,15 @@ def _start_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, s
             rule = "pretraining.start brings the vocabulary that its model was trained with"
             at = ("vocabulary", key.removesuffix("_"))
             yield at, rule, getattr(vocabulary, key), "Remove the key; `compare` may stay."
+    if not isinstance(start.from_, str):
+        if not start.from_.url.partition("?")[0].lower().endswith(".zip"):
+            yield (
+                ("pretraining", "start", "from", "url"),
+                "names no .zip",
+                start.from_.url,
+                "A model has several files.",
+            )
+        return
     if _STORED.fullmatch(start.from_):
         return
     for rule, todo in checkpoint_folder.faults(Path(start.from_), start.mode, recipe.pretraining.optimizer):
@@ -580,6 +593,8 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for task in finetuning.define:
         if task in BUILT_IN_TASKS:
             yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."
+    for name, defined in finetuning.define.items():
+        yield from _tag_contradictions(("finetuning", "define", name), defined)
     for task in finetuning.data:
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
@@ -587,6 +602,20 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for at, length in _task_lengths(finetuning).items():
         if length > limit:
             yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+
+
+def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """Labels of words that are scored by entities and can't be; whether files without `labels` have tags of entities is
+    seen when they are read."""
+    by_entities = task.metric == "entity_f1" or (task.metric is None and is_iob(task.labels))
+    if task.kind != "tagging" or not by_entities:
+        return
+    todo = "Entities need O, B-TYPE and I-TYPE: {}, or write metric: accuracy."
+    if task.label_names:
+        for fault in list(naming_faults(task.labels, task.label_names))[:1]:
+            yield (*at, "label_names"), fault, None, todo.format("name them so, or leave label_names out")
+    elif other := next((label for label in task.labels if not TAG.fullmatch(label)), ""):
+        yield (*at, "labels"), f"{other} is no tag of entities", None, todo.format("write label_names that are")
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

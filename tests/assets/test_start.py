@@ -153,6 +153,16 @@ def test_a_checkpoint_of_the_original_is_a_root_with_its_files_by_sha256(made: W
     assert imported.inputs == {} and said["root"] == {"folder": "uncased_L-2"}
     assert (said["layout"], said["training_state_left_out"], said["missing"]) == ("original", 93, [])
 
+    # as it was released: the archive counts by its own bytes, what comes out of it is the same
+    archive = Path(shutil.make_archive(str(world.folder / "released"), "zip", world.folder, "uncased_L-2"))
+    world.edit("../uncased_L-2,", "../released.zip,", recipe="original")
+    world.bert("run", "original/imported_checkpoint")
+    zipped = record(world, "original/imported_checkpoint")
+    (file,) = zipped.body["asked"]["folder"]["files"]
+    assert (file["path"], file["sha256"]) == ("released.zip", hashlib.sha256(archive.read_bytes()).hexdigest())
+    assert zipped.key != imported.key and zipped.version == imported.version
+    assert zipped.body["statistics"]["root"] == {"archive": "released.zip"}
+
 
 def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(made: World, tmp_path: Path) -> None:
     world = made.copy(tmp_path / "world")

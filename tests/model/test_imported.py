@@ -358,6 +358,19 @@ def test_a_version_of_the_store_is_a_root_with_its_record(
             of(version, f"out {said[:12]} {version[-8:].replace('/', ' ')}", **going_on)
 
 
+def test_a_zip_of_an_exported_phase_is_gone_on_with(
+    tmp_path: Path, shards: Path, words: Path, one_thread: None
+) -> None:
+    staged(tmp_path / "first", {"pretraining_shards": shards, "wordpiece_vocab": words}, config_of(steps=2))
+    archive = Path(shutil.make_archive(str(tmp_path / "phase"), "zip", tmp_path / "first" / "out"))
+    going_on = {"mode": "continue", "optimizer": "adamw"}
+    told = imported(archive, tmp_path / "of zip", **going_on)
+    imported(tmp_path / "first" / "out", tmp_path / "of folder", **going_on)
+    assert files(tmp_path / "of zip") == files(tmp_path / "of folder") and told["updates"] == 2
+    with pytest.raises(DataError, match=r"phase\.zip holds the state of adamw, pretraining\.optimizer is lamb"):
+        imported(archive, tmp_path / "out", mode="continue", optimizer="lamb")
+
+
 def test_continue_refuses_another_sentence_task(tmp_path: Path, shards: Path, words: Path, one_thread: None) -> None:
     staged(tmp_path / "first", {"pretraining_shards": shards, "wordpiece_vocab": words}, config_of(steps=2))
     with pytest.raises(DataError, match="trained with sentence task nsp, the recipe's is none"):
