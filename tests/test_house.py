@@ -31,7 +31,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
     *("compressed", "jsonl", "kinds"),  # a task's own files are read as those of own corpora are
     "ngrams",  # what documents are compared by
-    "checkpoint_folder",  # what recipe and stage both look for in an imported model
+    *("checkpoint_folder", "wheels"),  # what recipe and stage both look for in an imported model, and where it may lie
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
 }
