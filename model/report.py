@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model import lines, metrics, pages
+from model.imported import TOLD as IMPORTED
 from model.known_tasks import published_of
 from model.tasks import NOT_RUN
 from pipeline.config import ReportConfig
@@ -45,15 +46,20 @@ METRIC_TITLES = {
 CONFUSION_LABELS = 20
 """larger confusion matrices are left to the predictions"""
 SAMPLE = 5
+UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
+"""what there is to say of contamination where a model was made elsewhere"""
 
 
 def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> dict[str, Any]:
-    """Write report.md, report.html and report.json from `pretrained`, `contamination` and every `finetuned_T`.
+    """Write report.md, report.html and report.json from `pretrained`, `contamination` and every `finetuned_T`. Of a recipe that
+    only fine-tunes, `pretrained` is its `imported_checkpoint`, and there is no `contamination`.
 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
     """
-    overlap = lines.read_json(inputs["contamination"] / "contamination.json")
+    overlap: dict[str, Any] = {"tasks": {}}
+    if "contamination" in inputs:
+        overlap = lines.read_json(inputs["contamination"] / "contamination.json")
     curves = _curves(inputs["pretrained"])
     tasks = [_task(task, inputs, overlap) for task in config.tasks]
     content = {
@@ -74,10 +80,10 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
 
 
 def _pretraining(folder: Path) -> dict[str, Any]:
-    """Held-out scores with their baselines, and the shape of the network."""
+    """Held-out scores with their baselines, None for a model made elsewhere, and the shape of the network."""
     described = lines.read_json(folder / "config.json")
     return {
-        "held_out": lines.read_json(folder / "held_out.json"),
+        "held_out": None if (folder / IMPORTED).exists() else lines.read_json(folder / "held_out.json"),
         "architecture": described["architecture"],
         "vocabulary_size": described["vocabulary_size"],
         "sentence_task": described["sentence_task"],
@@ -85,7 +91,9 @@ def _pretraining(folder: Path) -> dict[str, Any]:
 
 
 def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """metric → {training, held-out} → points (step, value), from metrics.jsonl."""
+    """metric → {training, held-out} → points (step, value), from metrics.jsonl; empty for a model made elsewhere."""
+    if (folder / IMPORTED).exists():
+        return {}
     rows = lines.read(folder / "metrics.jsonl")
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for name in ("mlm_accuracy", "mlm_loss", "nsp_accuracy", "nsp_loss"):
@@ -211,8 +219,12 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
         sentences.append(_task_words(task))
     if judged and not helped:
         sentences.append(
-            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what these texts ask "
-            "for; what shows that pretraining works, and how far it came, is the held-out curve, not these scores."
+            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what these texts ask for"
+            + (
+                "; what shows that pretraining works, and how far it came, is the held-out curve, not these scores."
+                if content["pretraining"]["held_out"]
+                else "."
+            )
         )
     elif judged and len(helped) < len(judged):
         names = ", ".join(task["title"] for task in helped)
@@ -226,6 +238,9 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
 
 def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
     held_out = pretraining["held_out"]
+    if held_out is None:
+        yield f"The model was made elsewhere and only fine-tuned here. Contamination is {UNKNOWN}."
+        return
     guess, reached = held_out["baselines"]["most_frequent_token_accuracy"], held_out["mlm_accuracy"]
     if reached is None or not guess:
         return
@@ -303,9 +318,9 @@ def _plots(
 
     from model import report_plots
 
-    guesses = content["pretraining"]["held_out"]["baselines"]
+    guesses = (content["pretraining"]["held_out"] or {}).get("baselines", {})
     levels = {
-        "mlm_accuracy": ("most frequent word", guesses["most_frequent_token_accuracy"]),
+        "mlm_accuracy": ("most frequent word", guesses.get("most_frequent_token_accuracy")),
         "nsp_accuracy": ("more frequent answer", guesses.get("nsp_majority_accuracy")),
     }
     titles = {
@@ -357,17 +372,21 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
             beside = next((p for p in task["published"] if p["difference"] is not None), None)
             shown |= {"part": row["part"], "metric": task["metric_title"], "score": row["ours"]}
             empty |= {name: row[name] for name in ("untrained", "tfidf", "majority") if row[name] is not None}
-            empty["contaminated"] = _overlap_words(task["contamination"])
+            known = content["pretraining"]["held_out"] is not None
+            empty["contaminated"] = _overlap_words(task["contamination"]) if known else UNKNOWN
             if beside:
                 empty |= {"published": f"{beside['points']} ({beside['system']})", "difference": beside["difference"]}
             scores[f"{task['task']}_{task['metric']}"] = row["ours"]
         table.append({**shown, **empty})
     held_out = content["pretraining"]["held_out"]
+    reached = held_out and {
+        "mlm_accuracy": held_out["mlm_accuracy"],
+        "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
+    }
     return {
         "tasks": len(content["tasks"]),
         "tasks_not_run": sum(not task["ran"] for task in content["tasks"]),
-        "mlm_accuracy": held_out["mlm_accuracy"],
-        "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
+        **(reached or {}),
         **scores,
         "table": table,
         "dropped": {},

