@@ -13,7 +13,7 @@ import torch
 from model import checkpoint
 from model.bert import BertForPretraining, initialize
 from model.classifier import Classifier
-from model.finetuning_loop import load_encoder
+from model.finetuning_run import load_encoder
 from model.imported import import_checkpoint
 from model.pretraining import pretrain
 from model.pretraining_loop import train
