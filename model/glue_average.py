@@ -91,7 +91,7 @@ def _average(
 ) -> dict[str, Any]:
     cells = [(column, measured(column.task, part + column.suffix)) for column in columns]
     missing = [
-        title(column.task) + (", mismatched" if column.suffix else "")
+        title(column.task).replace("(matched)", "(mismatched)") if column.suffix else title(column.task)
         for column, found in cells
         if found is None or not set(column.metrics) <= set(found.points)
     ]

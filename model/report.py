@@ -165,7 +165,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "points": lambda value: "–" if value is None else f"{value:.1f}",
         "range": lambda row: "–" if len(row["seeds"]) < 2 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
         "interval": lambda row: "–" if row["low"] is None else f"{row['low']:.1f}–{row['high']:.1f}",
-        "signed": lambda value: "–" if value is None else f"{value:+.1f}".replace("-", "−"),
+        "signed": _signed,
         "percent": lambda value: "–" if value is None else f"{100 * value:.1f} %",
         "count": lambda value: "–" if value is None else f"{value:,}",
         "number": _number,
@@ -175,6 +175,13 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "setting": lambda name: name.replace("_", " "),
     }
     return pages.render(template, filters, **content, **more)
+
+
+def _signed(value: float | None) -> str:
+    """A difference with its sign, none where it is rounded to 0."""
+    if value is None:
+        return "–"
+    return f"{value:+.1f}".replace("-", "−") if f"{abs(value):.1f}" != "0.0" else "0.0"
 
 
 def _number(value: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from model import bootstrap, lines, metrics
+from model import lines, metrics
 from model.glue_average import Measured
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
@@ -188,11 +188,6 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
     return {"part": row["part"], "pretraining": untrained, "tfidf": tfidf, "noise": noise}
 
 
-def interval_words() -> str:
-    """How the intervals came to be."""
-    return f"percentile bootstrap, {bootstrap.RESAMPLES:,} resamples"
-
-
 # ── what else there is ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -247,7 +242,7 @@ def _no_tfidf(scores: Mapping[str, Any]) -> str:
         return ""
     if scores["kind"] in _TEXTUAL:
         return "the recipe does not ask for it (baselines: [tfidf])"
-    return f"it labels whole texts one by one, which is no answer to a task of kind {scores['kind']}"
+    return f"it labels whole texts one by one, which is no answer to a task of {scores['kind'].replace('_', ' ')}"
 
 
 def _errors(scores: Mapping[str, Any], predicted: Mapping[str, Predicted], data: Path | None) -> list[dict[str, Any]]:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import markdown
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from model import metrics, report
+from model.report_task import verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
 
@@ -49,6 +52,18 @@ def pretrained(folder: Path, sentence_task: str = "nsp") -> Path:
     held_out = HELD_OUT if nsp else {**HELD_OUT, "nsp_loss": None, "nsp_accuracy": None}
     (folder / "held_out.json").write_text(json.dumps(held_out))
     return folder
+
+
+def predicted(path: Path, share: float, examples: int, labels: tuple[str, ...], known: bool) -> None:
+    """Predictions of which exactly a share is right, the wrong ones first."""
+    wrong = examples - round(share * examples)
+    truth = [labels[at % len(labels)] for at in range(examples)]
+    given = [labels[(at + (at < wrong)) % len(labels)] for at in range(examples)]
+    shown = truth if known or path.name.startswith("dev") else [None] * examples
+    ids = [f"{path.name[:4].strip('-')}:{at}" for at in range(examples)]
+    probabilities = {f"p_{label}": [0.9] * examples for label in labels}
+    columns = {"example_id": ids, "label": pa.array(shown, pa.string()), "prediction": given, **probabilities}
+    pq.write_table(pa.table(columns), path)
 
 
 def finetuned(
@@ -117,6 +132,10 @@ def finetuned(
         "baselines": baselines,
     }
     (folder / "scores.json").write_text(json.dumps(scores))
+    (folder / "predictions").mkdir()
+    for number, value in enumerate(ours):
+        for part, share, examples in (("dev", value - 0.02, 560), ("test", value, tests)):
+            predicted(folder / "predictions" / f"{part}-seed-{42 + number}.parquet", share, examples, labels, test_labels)
     rows = [
         {"step": step, "run_step": step, "network": network, "seed": 42, "loss": 2 / (1 + step / rate)}
         for network, rate in (("pretrained", 20), ("untrained", 40))
@@ -164,7 +183,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         "books": finetuned(base / "books", "Book excerpts", ours=[0.83], untrained=0.60, tfidf=0.81, tests=150),
         "sst2": finetuned(
-            base / "sst2", "SST-2", ours=[0.8], untrained=0.82, tfidf=None, tests=1821, test_labels=False
+            base / "sst2",
+            "SST-2",
+            ours=[0.8],
+            untrained=0.82,
+            tfidf=None,
+            tests=1821,
+            labels=("negative", "positive"),
+            test_labels=False,
         ),
         "cola": not_run(base / "cola"),
     }
@@ -174,16 +200,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_numbers(demo: Path) -> None:
     found = json.loads((demo / "report.json").read_text())
     r8, books, sst2, cola = found["tasks"]
-    assert r8["rows"][0] == {
+    row = r8["rows"][0]
+    # the share of 2,000 drawings that are right, each with probability 0.94: 0.94 ± 1.96 · √(0.94 · 0.06 / 2000), within four
+    # standard errors of a quantile of 1,000 resamples. All seeds are wrong about the same examples.
+    assert (row["low"], row["high"]) == (pytest.approx(94.0 - 1.04, abs=0.2), pytest.approx(94.0 + 1.04, abs=0.2))
+    shown = {"ours": 94.0, "lowest": 93.7, "highest": 94.1, "seeds": [94.1, 93.7, 94.0]}
+    interval = {"low": row["low"], "high": row["high"]}
+    assert row == {
         "part": "test",
         "examples": 2000,
-        "ours": 94.0,
-        "lowest": 93.7,
-        "highest": 94.1,
-        "seeds": [94.1, 93.7, 94.0],
+        "drawn": 2000,
+        "drawn_unit": "texts",
+        **shown,
+        **interval,
         "untrained": 93.9,
         "tfidf": 96.8,
         "majority": 50.0,
+        "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
     }
     assert [row["part"] for row in r8["rows"]] == ["test", "dev"]
     assert [row["part"] for row in sst2["rows"]] == ["dev"]  # its test labels are not known
@@ -203,11 +236,11 @@ def test_words_say_when_pretraining_did_not_help(demo: Path) -> None:
     assert "not measurably more than" in pairs  # 54.3 against 53.2 % of 280 pairs
     # 94.0 and 93.9 % of 2,000: 1.96 · √((0.94 · 0.06 + 0.939 · 0.061) / 2000) = 1.5 points
     assert "made no measurable difference" in r8
-    assert "a difference of 0.1 is within chance (up to 1.5)" in r8
+    assert "with 2,000 texts a difference of 0.1 is within chance (up to 1.5)" in r8
     assert "knows no word order, gets more: 96.8" in r8
     assert "Pretraining helped: the same network without it gets 60.0" in books
     assert "gets as much, within chance: 81.0" in books
-    assert sst2.startswith("SST-2: 78.0 points of accuracy on dev.")
+    assert re.match(r"SST-2: 78.0 points of accuracy on dev \(95 % interval 7\d\.\d–8\d\.\d\)\.", sst2)
     assert together == "So pretraining helped measurably on 1 of 3 tasks: Book excerpts."
     assert missing.startswith("1 task was not run")
 
@@ -226,7 +259,7 @@ def test_verdict(ours: float, untrained: float | None, said: str | None) -> None
         "untrained": None if untrained is None else 100 * untrained,
         "tfidf": None,
     }
-    found = report.verdict(row, "accuracy")
+    found = verdict(row, "accuracy", "classification")
     assert found["pretraining"] == said
     assert found["tfidf"] is None
 
@@ -247,7 +280,9 @@ def test_markdown_tables_hold_together(demo: Path) -> None:
     for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         widths = {len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(widths) == 1, table
-    assert "| 94.0 | 93.7–94.1 | 3 | 93.9 | 96.8 | 50.0 | 3 of 1,500 (0.2 %) |" in text
+    assert re.search(
+        r"\| 94\.0 \| 9\d\.\d–9\d\.\d \| 93\.7–94\.1 \| 3 \| 93\.9 \| 96\.8 \| 50\.0 \| 3 of 1,500 \(0\.2 %\) \|", text
+    )
     assert "train: train.tsv" in text
 
 
@@ -274,8 +309,8 @@ def read_page(out: Path) -> Page:
 
 def test_page_stands_alone_and_shows_every_plot(demo: Path) -> None:
     page = read_page(demo)
-    # four curves of pretraining, the comparison, and the loss of each task that ran
-    assert page.tags.count("svg") == 4 + 1 + 3
+    # four curves of pretraining, the comparison, and the loss and the spread of each task that ran
+    assert page.tags.count("svg") == 4 + 1 + 2 * 3
     assert len(page.ids) == len(set(page.ids))
     source = (demo / "report.html").read_text()
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
@@ -292,7 +327,13 @@ def test_the_same_bytes_again(demo: Path) -> None:
     again.mkdir()
     inputs |= {f"finetuned_{task}": base / task for task in tasks}
     report.make_report(inputs, ReportConfig(recipe="demo", description="Tiny BERT.", tasks=tasks), again)
-    for name in ("report.html", "report.md", "report.json"):
+    written = sorted(path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file())
+    assert written == [
+        *(f"examples/{task}.parquet" for task in ("books", "r8", "sst2")),
+        "leaderboards/glue.zip",
+        *("report.html", "report.json", "report.md"),
+    ]
+    for name in written:
         assert (again / name).read_bytes() == (demo / name).read_bytes()
 
 
@@ -313,7 +354,7 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
-    assert widths and set(widths) <= {11, 3}  # a title with | stays in its own cell
+    assert widths and set(widths) <= {12, 11, 4, 3}  # a title with | stays in its own cell
 
 
 def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
