@@ -80,7 +80,7 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             wordpiece_vocab=words,
         )
     overlap = add("contamination", contamination.STAGE, documents=corpus, **data)
-    add("benchmark_report", report.STAGE, pretrained=pretrained, contamination=overlap, **tuned)
+    add("benchmark_report", report.STAGE, pretrained=pretrained, contamination=overlap, **tuned, **data)
     return made
 
 

@@ -172,6 +172,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "overlap": _overlap_words,
         "metric": lambda name: METRIC_TITLES.get(name, name),
         "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
+        "task_title": title_of,
         "setting": lambda name: name.replace("_", " "),
     }
     return pages.render(template, filters, **content, **more)
