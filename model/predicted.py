@@ -4,6 +4,7 @@ What is drawn in a resample is what is independent: examples; whole articles of 
 where at least bootstrap.FEWEST_GROUPS of them are known, as `bert score` does it. All seeds see the same resamples.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,8 +213,7 @@ def _counts(predicted: Predicted, table: pa.Table) -> list[Counts]:
     gold, given = table["label"].to_pylist(), table["prediction"].to_pylist()
     starts = predicted.starts.tolist()
     return [
-        added(counts_by_type(gold[first:end], given[first:end]).values())
-        for first, end in zip(starts, starts[1:], strict=False)
+        added(counts_by_type(gold[first:end], given[first:end]).values()) for first, end in itertools.pairwise(starts)
     ]
 
 

@@ -13,7 +13,7 @@ report_plots       the plots
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,9 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
     """
-    overlap = lines.read_json(inputs["contamination"] / "contamination.json")["tasks"] if "contamination" in inputs else {}
+    overlap = (
+        lines.read_json(inputs["contamination"] / "contamination.json")["tasks"] if "contamination" in inputs else {}
+    )
     encoder = inputs.get("pretrained") or inputs.get("imported_checkpoint")
     imported = encoder is not None and (encoder / TOLD).exists()
     results = {task: task_result(task, inputs, overlap) for task in config.tasks}
@@ -161,7 +163,7 @@ def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
 
 
 def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
-    filters = {
+    filters: dict[str, Callable[..., Any]] = {
         "points": lambda value: "–" if value is None else f"{value:.1f}",
         "range": lambda row: "–" if len(row["seeds"]) < 2 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
         "interval": lambda row: "–" if row["low"] is None else f"{row['low']:.1f}–{row['high']:.1f}",
@@ -228,8 +230,8 @@ def _plots(
     }
     pretraining = {}
     for name, drawn in curves.items():
-        baseline = levels.get(name)
-        level = baseline if baseline and baseline[1] is not None else None
+        told, value = levels.get(name, ("", None))
+        level = None if value is None else (told, value)
         pretraining[name] = Markup(report_plots.curve(name, titles[name], drawn, level))
     compared = [
         {
@@ -287,10 +289,14 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         if average["points"] is not None:
             scores[f"glue_dev_{average['name']}"] = average["points"]
     held_out = content["pretraining"]["held_out"] if content["pretraining"] else None
-    learned = {
-        "mlm_accuracy": held_out["mlm_accuracy"],
-        "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
-    } if held_out else {}
+    learned = (
+        {
+            "mlm_accuracy": held_out["mlm_accuracy"],
+            "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
+        }
+        if held_out
+        else {}
+    )
     return {
         "tasks": len(content["tasks"]),
         "tasks_not_run": sum(not task["ran"] for task in content["tasks"]),

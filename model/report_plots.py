@@ -96,7 +96,9 @@ def spread(name: str, task: Mapping[str, Any]) -> str:
                 solid_capstyle="butt",
                 label="95 % interval",
             )
-        axes.scatter(row["seeds"], [place] * len(row["seeds"]), s=22, color=OURS, linewidths=0, zorder=4, label="a seed")
+        axes.scatter(
+            row["seeds"], [place] * len(row["seeds"]), s=22, color=OURS, linewidths=0, zorder=4, label="a seed"
+        )
         axes.scatter([row["ours"]], [place], marker="|", s=220, color=INK, zorder=5, label="median")
         for beside in published:
             if beside["split"] == row["part"] and beside["metric"] == task["metric"]:

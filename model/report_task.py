@@ -248,6 +248,6 @@ def _no_tfidf(scores: Mapping[str, Any]) -> str:
 def _errors(scores: Mapping[str, Any], predicted: Mapping[str, Predicted], data: Path | None) -> list[dict[str, Any]]:
     """What the published seed got most wrong of dev; test stays unread, so that nobody tunes on it."""
     seed = scores.get("published_seed")
-    if "dev" not in predicted or seed not in predicted["dev"].tables:
+    if seed is None or "dev" not in predicted or seed not in predicted["dev"].tables:
         return []
     return worst(predicted["dev"], seed, data / "dev.parquet" if data else None)

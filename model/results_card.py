@@ -65,8 +65,12 @@ def of_release(card: str, entries: Sequence[Mapping[str, Any]], source: Source) 
 def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) -> str:
     """The card of a fine-tuned model. architecture: class of transformers that loads it; "" where none does."""
     seed = entry.get("published_seed")
-    weights = "" if seed is None else (
-        f" Of {len(entry['seeds'])} seeds these are the weights of seed {seed}, the best on dev; the table is of all of them."
+    weights = (
+        ""
+        if seed is None
+        else (
+            f" Of {len(entry['seeds'])} seeds these are the weights of seed {seed}, the best on dev; the table is of all of them."
+        )
     )
     metadata = {
         **({"library_name": "transformers"} if architecture else {}),
@@ -102,7 +106,9 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
         notes = f"{entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
         dated = {"date": source.date} if source.date else {}
-        files[f"{entry['task']}.yaml"] = yaml_text([{"dataset": dataset, "value": row["ours"], **dated, "notes": notes}])
+        files[f"{entry['task']}.yaml"] = yaml_text(
+            [{"dataset": dataset, "value": row["ours"], **dated, "notes": notes}]
+        )
     return files
 
 

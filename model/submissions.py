@@ -47,7 +47,9 @@ def _glue(tasks: Mapping[str, Path], why_not: Mapping[str, str], out: Path) -> d
             values = [] if reason else _test(tasks[task], part)
             official = KNOWN[task].parts[part].count
             if not reason and len(values) != official:
-                reason = f"{len(values):,} of its {official:,} test examples are predicted" if values else "no test file"
+                reason = (
+                    f"{len(values):,} of its {official:,} test examples are predicted" if values else "no test file"
+                )
             if reason:
                 missing[name] = reason
             else:

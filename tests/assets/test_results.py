@@ -79,9 +79,13 @@ def test_a_release_is_exported_with_the_reports_scores_and_its_version(tmp_path:
     assert entry["dataset"] == {"id": "nyu-mll/glue", "task_id": "cola"}
     assert f"95 % interval {row['low']:.1f}–{row['high']:.1f}; release {release.version}" in entry["notes"]
     card = ModelCard.load(tmp_path / "export" / "README.md")
-    assert [result.metric_value for result in card.data.eval_results or []][0] == row["ours"]
+    assert next(result.metric_value for result in card.data.eval_results or []) == row["ours"]
     assert f"(release `{release.version}`)" in card.text
-    assert card.text.index("## Scores on text that training") < card.text.index("## Scores after") < card.text.index("## Use")
+    assert (
+        card.text.index("## Scores on text that training")
+        < card.text.index("## Scores after")
+        < card.text.index("## Use")
+    )
     assert reading.verify(str(tmp_path / "export"))["problems"] == []
     # the release in the store has held-out scores only
     kept = open_store().folder("release", release.version)

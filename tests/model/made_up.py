@@ -27,7 +27,29 @@ HYPERPARAMETERS = {
     "seeds": 3,
     "seed": 42,
 }
-_WORDS = "the of river old town bridge king music a winter built in north first film year was house by water light".split()
+_WORDS = [
+    "the",
+    "of",
+    "river",
+    "old",
+    "town",
+    "bridge",
+    "king",
+    "music",
+    "a",
+    "winter",
+    "built",
+    "in",
+    "north",
+    "first",
+    "film",
+    "year",
+    "was",
+    "house",
+    "by",
+    "water",
+    "light",
+]
 
 
 def text(random: np.random.Generator, words: int = 9) -> str:
@@ -128,9 +150,7 @@ def of_tags(names: Sequence[str], table: Table) -> dict[str, float]:
 # ── predictions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def guesses(
-    random: np.random.Generator, truth: Sequence[str], labels: Sequence[str], right: float, part: str
-) -> Table:
+def guesses(random: np.random.Generator, truth: Sequence[str], labels: Sequence[str], right: float, part: str) -> Table:
     """Predictions of classes, of which a share is right."""
     drawn = [
         label if random.random() < right else str(random.choice([other for other in labels if other != label]))
@@ -190,7 +210,12 @@ def classes(
     return write(
         base / f"finetuned_{task}",
         base / f"task_data_{task}",
-        **{"task": task, "title": title, "kind": kind, "metric": metric, "names": names, "labels": labels},
+        task=task,
+        title=title,
+        kind=kind,
+        metric=metric,
+        names=names,
+        labels=labels,
         parts=made,
         scored=of_labels,
         unknown=unknown,
@@ -215,8 +240,14 @@ def scores(base: Path, task: str, title: str, noise: Sequence[float], parts: dic
     return write(
         base / f"finetuned_{task}",
         base / f"task_data_{task}",
-        **{"task": task, "title": title, "kind": "regression", "metric": "spearman"},
-        **{"names": ("spearman", "pearson"), "labels": [], "parts": made, "scored": of_numbers},
+        task=task,
+        title=title,
+        kind="regression",
+        metric="spearman",
+        names=("spearman", "pearson"),
+        labels=[],
+        parts=made,
+        scored=of_numbers,
         baselines={"majority": {"label": 2.53, **dict.fromkeys(parts, nothing)}},
         **more,
     )
@@ -252,8 +283,15 @@ def tags(base: Path, task: str, title: str, right: Sequence[float], parts: dict[
     return write(
         base / f"finetuned_{task}",
         base / f"task_data_{task}",
-        **{"task": task, "title": title, "kind": "tagging", "metric": "entity_f1", "names": names, "labels": labels},
-        **{"parts": made, "scored": of_tags, "baselines": {"majority": {"label": "O", **constant}}},
+        task=task,
+        title=title,
+        kind="tagging",
+        metric="entity_f1",
+        names=names,
+        labels=labels,
+        parts=made,
+        scored=of_tags,
+        baselines={"majority": {"label": "O", **constant}},
         **more,
     )
 
@@ -278,7 +316,9 @@ def spans(base: Path, task: str, title: str, right: Sequence[float], questions: 
             draw = random.random()
             best = answers[0] if answers else ""
             given.append(best if draw < share else f"{best} {text(random, 2)[:-1]}" if draw < (1 + share) / 2 else "")
-        pairs = [scores_1_1(a or [""], g) if a else (float(not g), float(not g)) for a, g in zip(gold, given, strict=True)]
+        pairs = [
+            scores_1_1(a or [""], g) if a else (float(not g), float(not g)) for a, g in zip(gold, given, strict=True)
+        ]
         tables.append(
             {
                 "example_id": ids,
@@ -292,7 +332,13 @@ def spans(base: Path, task: str, title: str, right: Sequence[float], questions: 
     return write(
         base / f"finetuned_{task}",
         base / f"task_data_{task}",
-        **{"task": task, "title": title, "kind": "span", "metric": "f1", "names": ("f1", "exact_match"), "labels": []},
-        **{"parts": {"dev": (rows, tables)}, "scored": of_spans},
+        task=task,
+        title=title,
+        kind="span",
+        metric="f1",
+        names=("f1", "exact_match"),
+        labels=[],
+        parts={"dev": (rows, tables)},
+        scored=of_spans,
         **more,
     )

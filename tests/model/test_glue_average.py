@@ -76,9 +76,7 @@ def test_the_interval_is_that_of_a_sum_of_independent_normal_scores() -> None:
     random = np.random.default_rng(1)
     scores = paper(TABLE_1["BERT-base"])
     measured = {
-        key: Measured(
-            points, {name: (value + random.normal(0, error, 10_000)) / 100 for name, value in points.items()}
-        )
+        key: Measured(points, {name: (value + random.normal(0, error, 10_000)) / 100 for name, value in points.items()})
         for error, (key, points) in enumerate(scores.items(), 1)
     }
     (found,) = (

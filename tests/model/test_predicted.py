@@ -104,7 +104,9 @@ def test_squad_has_the_interval_of_bert_score(tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text(json.dumps({"version": "1.1", "data": data}))
     ids, given = (predicted.first[name].to_pylist() for name in ("example_id", "prediction"))
     (tmp_path / "predictions.json").write_text(json.dumps(dict(zip(ids, given, strict=True))))
-    theirs = {row["metric"]: row for row in score("squad1.1", tmp_path / "dev.json", tmp_path / "predictions.json")["scores"]}
+    theirs = {
+        row["metric"]: row for row in score("squad1.1", tmp_path / "dev.json", tmp_path / "predictions.json")["scores"]
+    }
     ours = resampled(predicted, ["f1", "exact_match"])
     assert (ours["f1"].drawn, predicted.unit) == (30, "articles")
     for name, found in ours.items():
@@ -164,7 +166,9 @@ def test_words_are_read_as_sentences() -> None:
 
 def test_rows_without_an_answer_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "predictions").mkdir()
-    pq.write_table(table(label=["yes", None, "no"], prediction=["yes"] * 3), tmp_path / "predictions/dev-seed-1.parquet")
+    pq.write_table(
+        table(label=["yes", None, "no"], prediction=["yes"] * 3), tmp_path / "predictions/dev-seed-1.parquet"
+    )
     found = read_predicted(tmp_path, "dev", [1], "classification", ["no", "yes"], None)
     assert found.example_ids == ["dev:0", "dev:2"]
     assert right(found, 1).tolist() == [1.0, 0.0]

@@ -136,7 +136,9 @@ def finetuned(
     (folder / "predictions").mkdir()
     for number, value in enumerate(ours):
         for part, share, examples in (("dev", value - 0.02, 560), ("test", value, tests)):
-            predicted(folder / "predictions" / f"{part}-seed-{42 + number}.parquet", share, examples, labels, test_labels)
+            predicted(
+                folder / "predictions" / f"{part}-seed-{42 + number}.parquet", share, examples, labels, test_labels
+            )
     rows = [
         {"step": step, "run_step": step, "network": network, "seed": 42, "loss": 2 / (1 + step / rate)}
         for network, rate in (("pretrained", 20), ("untrained", 40))
@@ -401,7 +403,10 @@ def grid(metric: str, medians: list[float]) -> dict[str, Any]:
     variants = [
         {
             "settings": {"learning_rate": rate, "batch_size": 32, "epochs": 3},
-            "seeds": [{"seed": 42}, {"seed": 43, "diverged": "no loss below that of chance"} if rate > 4e-5 else {"seed": 43}],
+            "seeds": [
+                {"seed": 42},
+                {"seed": 43, "diverged": "no loss below that of chance"} if rate > 4e-5 else {"seed": 43},
+            ],
             "summary": {"dev": {metric: vars(metrics.spread([median, median - 0.02, median + 0.01]))}, "test": None},
         }
         for rate, median in zip((5e-5, 3e-5, 2e-5), medians, strict=True)
@@ -416,7 +421,9 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nli = ["entailment", "neutral", "contradiction"]
     f1 = {"metric": "f1", "names": ("f1", "accuracy"), "pairs": True}
     folders = [
-        made_up.classes(base, "cola", "CoLA", ["no", "ok"], (0.8, 0.9, 0.5), {"dev": 300}, **grid("accuracy", [0.7, 0.8, 0.75])),
+        made_up.classes(
+            base, "cola", "CoLA", ["no", "ok"], (0.8, 0.9, 0.5), {"dev": 300}, **grid("accuracy", [0.7, 0.8, 0.75])
+        ),
         made_up.classes(base, "mrpc", "MRPC", ["no", "yes"], (0.8, 0.85), {"dev": 200, "test": 300}, **f1),
         made_up.classes(base, "mnli", "MNLI (matched)", nli, (0.8,), {"dev": 300, "dev_mismatched": 310}, pairs=True),
         made_up.scores(base, "stsb", "STS-B", (0.7, 0.9), {"dev": 200}),
@@ -462,7 +469,9 @@ def test_every_kind_has_its_scores_intervals_and_errors(kinds: Path) -> None:
             for metric, score in row["metrics"].items():
                 assert score["low"] < score["ours"] < score["high"], (name, row["part"], metric)
         assert name == "ax" or len(task["errors"]) == 10
-    drawn = {name: (task["rows"][0]["drawn"], task["rows"][0]["drawn_unit"]) for name, task in found.items() if task["rows"]}
+    drawn = {
+        name: (task["rows"][0]["drawn"], task["rows"][0]["drawn_unit"]) for name, task in found.items() if task["rows"]
+    }
     assert drawn == {
         "cola": (300, "texts"),
         "mrpc": (300, "pairs of texts"),
@@ -556,4 +565,6 @@ def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
     told = {**row, **row["metrics"]["accuracy"], "untrained": row["metrics"]["accuracy"]["ours"] - 0.5}
     found = verdict(told, "accuracy", "tagging")
     ours = told["ours"]
-    assert found["noise"] == pytest.approx(max(2**0.5 * (high - low) / 2, max(seeds) - ours, ours - min(seeds)), abs=0.01)
+    assert found["noise"] == pytest.approx(
+        max(2**0.5 * (high - low) / 2, max(seeds) - ours, ours - min(seeds)), abs=0.01
+    )

@@ -30,7 +30,9 @@ def score(title: str, ours: float) -> dict[str, Any]:
     return {"title": title, "ours": ours, "low": ours - 2, "high": ours + 2.04, "highest": ours + 1, "seeds": seeds}
 
 
-def entry(task: str, kind: str, metrics: dict[str, tuple[str, float]], parts: tuple[str, ...] = ("dev",)) -> dict[str, Any]:
+def entry(
+    task: str, kind: str, metrics: dict[str, tuple[str, float]], parts: tuple[str, ...] = ("dev",)
+) -> dict[str, Any]:
     every = {name: score(*told) for name, told in metrics.items()}
     first = next(iter(every))
     rows = [{"part": part, "examples": 1043, "metrics": every, **every[first]} for part in parts]
