@@ -148,11 +148,14 @@ def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
 
 
 def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
-    """network → points (step, training loss), the mean over the seeds."""
+    """network → points (step, training loss), the mean over the seeds of the combination that was chosen of a grid."""
+    scores = lines.read_json(folder / "scores.json")
+    chosen = {"pretrained": scores, **scores.get("baselines", {})}
     found: dict[str, dict[int, list[float]]] = {}
     for row in lines.read(folder / "metrics.jsonl"):
-        if row.get("loss") is not None:
-            found.setdefault(row["network"], {}).setdefault(row["run_step"], []).append(row["loss"])
+        network = row["network"]
+        if row.get("loss") is not None and row.get("variant", 0) == chosen.get(network, {}).get("chosen", 0):
+            found.setdefault(network, {}).setdefault(row["run_step"], []).append(row["loss"])
     return {
         network: [(step, sum(losses) / len(losses)) for step, losses in sorted(steps.items())]
         for network, steps in found.items()

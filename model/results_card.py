@@ -79,8 +79,11 @@ def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) ->
         **_index(f"{source.recipe}, {entry['title']}", [entry]),
     }
     sizes = ", ".join(f"{count:,} of {_part(part)}" for part, count in entry["sizes"].items() if count)
-    chosen = {name: value for name, value in entry["hyperparameters"].items() if name not in ("seed", "seeds")}
-    settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items())
+    settings = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in entry["hyperparameters"].items()
+        if value is not None and name not in ("seed", "seeds")
+    )
     labels = f"Labels: {', '.join(map(escape_markdown, entry['labels']))}.\n\n" if entry["labels"] else ""
     return f"""---
 {yaml_text(metadata)}---

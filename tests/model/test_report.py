@@ -568,3 +568,18 @@ def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
     assert found["noise"] == pytest.approx(
         max(2**0.5 * (high - low) / 2, max(seeds) - ours, ours - min(seeds)), abs=0.01
     )
+
+
+def test_the_loss_is_that_of_the_chosen_combination(tmp_path: Path) -> None:
+    folder = finetuned(tmp_path / "a", "A", ours=[0.9], untrained=0.8, tfidf=None)
+    path = folder / "scores.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | grid("accuracy", [0.7, 0.9, 0.8])))
+    rows = [
+        {"run_step": 10, "network": network, "variant": variant, "seed": seed, "loss": 1.0 + variant + seed / 10}
+        for network in ("pretrained", "untrained")
+        for variant in range(3)
+        for seed in (0, 2)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    curves = report._loss_curves(folder)
+    assert curves == {"pretrained": [(10, pytest.approx(2.1))], "untrained": [(10, pytest.approx(1.1))]}
