@@ -16,6 +16,7 @@ from assets.results import add_results
 from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning
 from model.finetuned_export import export_finetuned, why_not
+from model.release import SENTENCE_VECTORS
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
@@ -374,11 +375,11 @@ def _references(target: str) -> Path | None:
 
 
 def fill_mask_text(found: Plain) -> str:
-    """Each guess filled in, with its probability."""
+    """Each guess filled in, with its probability; and what the model is not for."""
     lines = [found["text"]]
     for mask in found["masks"]:
         lines += [f"  {guess['probability']:6.1%}  {guess['token']}" for guess in mask]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", SENTENCE_VECTORS])
 
 
 def _size(size_bytes: int) -> str:

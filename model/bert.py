@@ -13,6 +13,7 @@ shapes can make use; or unpadded, the T tokens of all rows one after the other, 
 `..` stands for [B, S] and [B, P], or for [T] and [Q]: all but attention is done token by token.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,6 +160,20 @@ class Bert(nn.Module):
             mix = unpadded(rows, rows, causal=True)
             return F.embedding(asked, self._through_layers(embedded, mix, mix))
         return self._through_layers(embedded, unpadded(rows, rows), unpadded(asked_rows, rows), asked)
+
+    def unpadded_states(
+        self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor, rows: Rows
+    ) -> Iterator[Tensor]:
+        """int64 [T] each → hidden states of all tokens, float [T, H]: the embeddings', then those of every layer.
+
+        Each is computed when it is asked for: who stops early does not pay for the layers above.
+        """
+        mix = unpadded(rows, rows, causal=self.architecture.attention == "causal")
+        hidden: Tensor = self.embeddings(input_ids, token_type_ids, position_ids)
+        yield hidden
+        for layer in self.layers:
+            hidden = self._layer(layer, hidden, mix, None)
+            yield hidden
 
     def _through_layers(self, hidden: Tensor, mix: Mix, last_mix: Mix, asked: Tensor | None = None) -> Tensor:
         for layer in self.layers[:-1]:
@@ -328,12 +343,16 @@ class _CrossEntropy(torch.autograd.Function):
 
 @torch.no_grad()
 def initialize(module: nn.Module, seed: int) -> None:
-    """Set every parameter as modeling.py does: matrices from a normal of std .02 cut off at two std, biases 0, gains 1.
+    """Set every parameter as modeling.py does: matrices from a normal of std .02 cut off at two std, biases 0, gains 1; of an
+    LSTM, which modeling.py has not, as `_initialize_lstm` says.
 
     A generator of its own on the CPU: equal seeds give equal weights on every device, whatever was drawn before.
     """
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
+        if isinstance(part, nn.LSTM):
+            _initialize_lstm(part, generator)
+            continue
         for name, parameter in part.named_parameters(recurse=False):
             if parameter.ndim > 1:
                 drawn = torch.empty(parameter.shape)
@@ -343,3 +362,21 @@ def initialize(module: nn.Module, seed: int) -> None:
                 parameter.copy_(drawn)
             else:
                 parameter.fill_(1.0 if isinstance(part, nn.LayerNorm) and name == "weight" else 0.0)
+
+
+def _initialize_lstm(lstm: nn.LSTM, generator: torch.Generator) -> None:
+    """Matrices uniform between ±1/√h, as torch does; biases 0, but 1 for the forget gates, as in TensorFlow's cells.
+
+    With h = 768 that is a std of .0208, BERT's .02; narrower ones need more, since nothing normalises what goes through
+    them: with .02 and h = 16 next to nothing would come out. Forget gates that begin half closed lose half of the state,
+    and of its gradient, with every token (Jozefowicz et al. 2015).
+    """
+    hidden = lstm.hidden_size
+    for name, parameter in lstm.named_parameters():
+        if parameter.ndim > 1:
+            bound = hidden**-0.5
+            parameter.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator))
+        else:
+            parameter.zero_()
+            if name.startswith("bias_ih"):  # bias_hh is added to it
+                parameter[hidden : 2 * hidden] = 1.0  # torch's order: input, forget, cell and output gates

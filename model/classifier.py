@@ -1,47 +1,50 @@
-"""A classifier on top of BERT: one vector per text, or per word, dropout, one linear layer (Devlin et al. 2019, sections
-4.1, 4.4 and 5.3)."""
+"""A classifier on top of BERT: vectors of a text or of its tokens, dropout, one linear layer (Devlin et al. 2019, sections
+4.1 to 4.4 and 5.3)."""
 
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.attention import Rows
 from model.bert import Bert
+from model.dropout import Dropout
+from model.tuning_batches import Batch
 from pipeline.config import Architecture
 
-Pooling = Literal["cls", "mean", "words"]
+Pooling = Literal["cls", "mean", "tokens"]
 
 
 class Classifier(nn.Module):
     """The encoder with a classification head.
 
     `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), or `mean`, the mean over its
-    hidden states, which suits encoders that saw little or no next-sentence training. `words`: the tokens that are asked.
+    hidden states, which suits encoders that saw little or no next-sentence training. `tokens`: those that are asked.
     """
 
     def __init__(self, architecture: Architecture, vocabulary_size: int, classes: int, pooling: Pooling) -> None:
         super().__init__()
         self.pooling = pooling
         self.encoder = Bert(architecture, vocabulary_size)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
         self.head = nn.Linear(architecture.hidden, classes)
 
-    def forward(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor, asked: Tensor | None = None
-    ) -> Tensor:
-        """int64 [B, S], int64 [B, S], bool [B, S] (False: padding) → logits float [B, classes].
+    @property
+    def whole(self) -> bool:
+        """Whether every token of a row is read that is not asked for by name (`batch_of`)."""
+        return self.pooling != "cls"
 
-        Of words: `asked` int64 [N], tokens counted through all rows, → float [N, classes]. Of choices, with one class:
-        `asked` int64 [N, choices], rows, → float [N, choices] (`side_by_side`).
-        """
-        hidden = self.encoder(input_ids, token_type_ids, attention_mask)  # [B, S, H]
-        if self.pooling == "words":
-            assert asked is not None
-            read = F.embedding(asked, hidden.flatten(0, 1))
-        else:
-            read = self.encoder.pool(hidden) if self.pooling == "cls" else mean_pool(hidden, attention_mask)
-        logits: Tensor = self.head(self.dropout(read))
-        return logits if asked is None or self.pooling == "words" else side_by_side(logits, asked)
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`)."""
+        states = batch.states(self.encoder)  # [Q, H]
+        read = batch.read
+        if self.pooling == "cls":
+            states = self.encoder.pool(states[:, None])
+        elif self.pooling == "mean":
+            states = mean_pool(states, read.row_of, read.rows)
+        logits: Tensor = self.head(self.dropout(states))
+        return logits if read.compared is None else side_by_side(logits, read.compared)
 
 
 def side_by_side(logits: Tensor, rows: Tensor) -> Tensor:
@@ -49,7 +52,9 @@ def side_by_side(logits: Tensor, rows: Tensor) -> Tensor:
     return F.embedding(rows.clamp(min=0), logits).squeeze(2).masked_fill(rows < 0, float("-inf"))
 
 
-def mean_pool(hidden: Tensor, attention_mask: Tensor) -> Tensor:
-    """Mean over the tokens that are not padding: float [B, S, H], bool [B, S] → float [B, H]."""
-    weights = attention_mask.unsqueeze(2).to(hidden.dtype)  # [B, S, 1]
-    return (hidden * weights).sum(1) / weights.sum(1)
+def mean_pool(states: Tensor, row_of: Tensor, rows: Rows) -> Tensor:
+    """Mean over the tokens of each row: float [T, H], int64 [T] → float [B, H], in fp32 at least."""
+    lengths = rows.starts.diff()
+    wide = states.to(torch.promote_types(states.dtype, torch.float32))
+    sums = wide.new_zeros(len(lengths), wide.shape[1]).index_add(0, row_of, wide)
+    return sums / lengths[:, None]

@@ -1,6 +1,6 @@
 """Batches out of task data: texts as ids, in an order that follows from seed and epoch, with little padding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model.order import mix, permuted
+from model.span_windows import SpanWindows
 from pipeline.errors import DataError
+from pipeline.ragged import ranges
 from pipeline.tokenizer import Tokenizer
 
-MULTIPLE = 8
-"""batches are padded to a multiple of this: few shapes, little padding"""
+LENGTH_STEP = 8
+"""texts count as equally long within this many tokens"""
 POOL_BATCHES = 32
 """so many batches are drawn at random, then cut by length: a batch holds texts of similar length"""
 UNKNOWN = -1
@@ -40,12 +42,26 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Questions:
+    """Questions about documents, each a span of its document."""
+
+    windows: SpanWindows
+    answers: tuple[tuple[str, ...], ...]
+    """[n] the texts of the right ones; none where there is none or it is not known"""
+    known: npt.NDArray[np.bool_]
+    """[n] whether the right answer, or that there is none, is known"""
+    none: npt.NDArray[np.bool_]
+    """[n] known to have no answer"""
+
+
+@dataclass(frozen=True)
 class Examples:
     """One part of a task (train, dev or test), ready for the encoder: n examples in R rows, asked for N labels.
 
     Where a label is of a whole text, n = R = N. Where it is of a word (`asked`), an example has N / n of them, and may take
     several rows. Where it is the number of a choice (`choices`), an example has a row for every choice, and n = N. Scores are
-    labels too, as floats.
+    labels too, as floats. Where it is a span (`questions`), an example has a row for every window, N = R, and every token of a
+    row is an output.
     """
 
     example_ids: tuple[str, ...]
@@ -56,13 +72,16 @@ class Examples:
     second_starts: Ints
     """[R] index of the first token of the second text; the length where there is none"""
     labels: Labels
-    """[N] UNKNOWN, of scores NaN, where it is not known"""
+    """[N] UNKNOWN, of scores NaN, where it is not known; of spans [N, 2], first and last token, UNKNOWN where it is not to be
+    learnt"""
     truncated: int
     """examples of which something was cut off"""
     asked: Asked | None = None
     """None: every row is asked as a whole"""
     choices: Ints | None = None
     """[n + 1] where the rows of each example begin, and the end of the last; None: rows are not compared"""
+    questions: Questions | None = None
+    """None: no spans are asked"""
     counts: Mapping[str, int] = field(default_factory=dict)
     """what else there is to tell of them"""
 
@@ -71,7 +90,9 @@ class Examples:
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
-        """[N] whether the label is known: any float may be a score, UNKNOWN too."""
+        """[N], of spans [n], whether the label is known: any float may be a score, UNKNOWN too."""
+        if self.questions is not None:
+            return self.questions.known
         known: npt.NDArray[np.bool_] = (
             ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels != UNKNOWN
         )
@@ -83,9 +104,21 @@ class Examples:
         lengths = np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
         return lengths if self.choices is None else np.maximum.reduceat(lengths, self.choices[:-1])
 
-    def numbers(self, rows: Ints) -> Ints:
+    @property
+    def outputs(self) -> int:
+        """How often the head answers: N, of spans once for every token."""
+        return int(self.lengths.sum()) if self.questions is not None else len(self.labels)
+
+    def labels_of(self, rows: Ints) -> Ints:
         """Which of the N labels some rows (of choices: some examples) are asked for, in the order in which a model answers."""
         return rows if self.asked is None else np.concatenate([self.asked.numbers[row] for row in rows])
+
+    def outputs_of(self, rows: Ints) -> Ints:
+        """Which of the outputs some rows give, in the order in which a model answers."""
+        if self.questions is None:
+            return self.labels_of(rows)
+        lengths = self.lengths
+        return ranges((np.cumsum(lengths) - lengths)[rows], lengths[rows])
 
 
 def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
@@ -154,24 +187,22 @@ def pair_lengths(first: int, second: int, room: int) -> tuple[int, int]:
     return first - rest // 2, second - (rest + 1) // 2
 
 
-def padded_length(longest: int, max_length: int) -> int:
-    """The longest, rounded up to a multiple of MULTIPLE but not above max_length."""
-    return min(max_length, -(-longest // MULTIPLE) * MULTIPLE)
-
-
-def epoch_batches(lengths: Ints, batch_size: int, seed: int, epoch: int) -> list[Ints]:
+def epoch_batches(lengths: Ints, batch_size: int, seed: int, epoch: int, by_length: bool) -> list[Ints]:
     """All rows once, as batches in the order in which epoch `epoch` (from 0) sees them.
 
-    A pure function. Rows are shuffled, cut into pools of POOL_BATCHES batches, sorted inside a pool by their length in
-    steps of MULTIPLE (rows of one step stay shuffled), cut into batches, and the batches are shuffled again.
+    A pure function. Rows are shuffled and cut into batches. `by_length`, for devices that need padding: cut into pools of
+    POOL_BATCHES batches, sorted inside a pool by their length in steps of LENGTH_STEP (rows of one step stay shuffled), cut
+    into batches, and the batches are shuffled again.
     """
     rows = len(lengths)
     key = mix(seed, epoch)
     shuffled = permuted(np.arange(rows), rows, key)
+    if not by_length:
+        return [shuffled[at : at + batch_size] for at in range(0, rows, batch_size)]
     batches: list[Ints] = []
     for start in range(0, rows, POOL_BATCHES * batch_size):
         pool = shuffled[start : start + POOL_BATCHES * batch_size]
-        pool = pool[np.argsort(-(-lengths[pool] // MULTIPLE), kind="stable")]
+        pool = pool[np.argsort(-(-lengths[pool] // LENGTH_STEP), kind="stable")]
         batches += [pool[at : at + batch_size] for at in range(0, len(pool), batch_size)]
     order = permuted(np.arange(len(batches)), len(batches), mix(key, len(batches)))
     return [batches[number] for number in order]
@@ -181,32 +212,3 @@ def sorted_batches(lengths: Ints, batch_size: int) -> list[Ints]:
     """All rows once, longest first: for scoring."""
     order = np.argsort(-lengths, kind="stable")
     return [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
-
-
-def padded(examples: Examples, rows: Sequence[int] | Ints, max_length: int, pad_id: int) -> tuple[Any, ...]:
-    """(input_ids int64, token_type_ids int64, attention_mask bool), each [rows, padded length]; where words are asked, also
-    the tokens that are read, int64, counted through all rows of the batch.
-
-    Of choices, `rows` are examples, and the fourth array has the rows of each: int64 [examples, most choices], −1 where an
-    example has fewer.
-    """
-    if examples.choices is not None:
-        counts = np.diff(examples.choices)[rows]
-        ends = np.cumsum(counts)
-        places = np.arange(counts.max())[None, :]
-        compared = np.where(places < counts[:, None], (ends - counts)[:, None] + places, -1)
-        rows = np.arange(ends[-1]) + np.repeat(examples.choices[:-1][rows] - (ends - counts), counts)
-    chosen = [examples.input_ids[row] for row in rows]
-    width = padded_length(max(map(len, chosen)), max_length)
-    input_ids = np.full((len(chosen), width), pad_id, np.int64)
-    lengths = np.array([len(ids) for ids in chosen])
-    places = np.arange(width)[None, :]  # [1, width]
-    mask = places < lengths[:, None]
-    input_ids[mask] = np.concatenate(chosen)
-    types = (mask & (places >= examples.second_starts[rows][:, None])).astype(np.int64)
-    if examples.choices is not None:
-        return input_ids, types, mask, compared
-    if examples.asked is None:
-        return input_ids, types, mask
-    read = [examples.asked.places[row] + at * width for at, row in enumerate(rows)]
-    return input_ids, types, mask, np.concatenate(read)

@@ -10,20 +10,32 @@ from model.weights import to_hugging_face
 from pipeline.config import Architecture
 from pipeline.tokenizer import load
 
-_CLASSES = {"cls": "BertForSequenceClassification", "words": "BertForTokenClassification"}
-"""what the head reads (model/classifier.py) → the class of transformers that computes the same"""
-_OF_CHOICES = "BertForMultipleChoice"
-"""in the place of the first where choices are compared"""
+_CLASSES = {
+    "classification": "BertForSequenceClassification",
+    "pair_classification": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "multiple_choice": "BertForMultipleChoice",
+    "tagging": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+}
+"""kind of task → the class of transformers that computes the same"""
+_POOLINGS = ("cls", "tokens")
+"""what the heads of these classes read (model/classifier.py)"""
 _SCORE = "score"
 """name of the one output of regression: transformers counts outputs by their names"""
+_SPAN = ("start", "end")
+"""of the two of spans"""
 
 
 def why_not(folder: Path) -> str:
     """Why a folder of the finetuned stage is nothing that transformers can compute; "" where it is."""
     if (folder / NOT_RUN).exists():
         return "nothing was trained"
-    pooling = read_json(folder / "config.json")["pooling"]
-    return "" if pooling in _CLASSES else f"transformers has no class for pooling {pooling}"
+    described = read_json(folder / "config.json")
+    if described["kind"] not in _CLASSES:
+        return f"transformers has no class for tasks of kind {described['kind']}"
+    pooling = described["pooling"]
+    return "" if pooling in _POOLINGS else f"transformers has no class for pooling {pooling}"
 
 
 def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
@@ -39,17 +51,18 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
         folder, out, dirs_exist_ok=True, ignore=lambda _, names: {"config.json", "model.safetensors"} & set(names)
     )
     weights = load_file(folder / "model.safetensors")
-    head = {f"classifier.{name}": weights.pop(f"head.{name}") for name in ("weight", "bias")}
-    if described["pooling"] == "words":  # transformers' class has no pooler
+    layer = "qa_outputs" if described["kind"] == "span" else "classifier"
+    head = {f"{layer}.{name}": weights.pop(f"head.{name}") for name in ("weight", "bias")}
+    if described["pooling"] == "tokens":  # transformers' classes have no pooler
         weights = {name: weight for name, weight in weights.items() if not name.startswith("encoder.pooler.")}
     save_file({**to_hugging_face(weights), **head}, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(vocabulary / name, out / name)
     regression = described["kind"] == "regression"
-    names = dict(enumerate([_SCORE] if regression else described["labels"]))
+    names = dict(enumerate([_SCORE] if regression else described["labels"] or _SPAN))
     config = {
         **model_config(architecture, tokenizer),
-        "architectures": [_OF_CHOICES if described["kind"] == "multiple_choice" else _CLASSES[described["pooling"]]],
+        "architectures": [_CLASSES[described["kind"]]],
         "id2label": {str(number): name for number, name in names.items()},
         "label2id": {name: number for number, name in names.items()},
         **({"problem_type": "regression"} if regression else {}),

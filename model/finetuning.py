@@ -27,18 +27,27 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="4",  # 2: other dropout bits on a CPU; 3: tagging is trained; 4: regression is trained
+    version="5",  # 2: other dropout bits on a CPU; 3: tagging; 4: regression; 5: no padding, spans, grids
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
         "model/finetuning_loop.py",
+        "model/finetuning_job.py",
+        "model/finetuning_run.py",
+        "model/finetuning_result.py",
+        "model/tuning_batches.py",
         "model/classifier.py",
         "model/examples.py",
         "model/tagged_words.py",
         "model/choices.py",
+        "model/answered_spans.py",
+        "model/span_windows.py",
+        "model/span_answers.py",
+        "model/leaderboard.py",
         "model/heads.py",
         "model/conll.py",
         "model/scoring/entities.py",
+        "model/scoring/squad_metrics.py",
         "model/metrics.py",
         "model/lines.py",
         "model/tfidf.py",
@@ -55,7 +64,7 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
-TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice", "regression")
+TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice", "regression", "span")
 """kinds of tasks that have a head (model/heads.py)"""
 
 

@@ -1,7 +1,8 @@
 """What fine-tuning has to know of a kind of tasks: what is read, how many outputs it has, the loss, scores and predictions.
 
 The loop is one for all of them (model/finetuning_loop.py). n examples are asked for N labels: N = n where a text is asked
-as a whole or choices are compared, else a label for every word. The label of a regression task is a float.
+as a whole or choices are compared, else a label for every word or, for spans, every window. The label of a regression task is
+a float. The logits of a part are float [outputs, classes] (`Examples.outputs`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +19,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model import metrics
+from model.answered_spans import (
+    SpanGuesses,
+    decide,
+    no_answer,
+    read_spans,
+    span_files,
+    span_guesses,
+    span_loss,
+    span_scores,
+    span_table,
+)
 from model.choices import read_choices
 from model.classifier import Pooling
 from model.conll import is_iob
@@ -29,6 +41,10 @@ from pipeline.tokenizer import Tokenizer
 
 Task = Mapping[str, Any]
 """task.json"""
+Decided = Mapping[str, float]
+"""numbers that are found on dev and that guesses of every part need"""
+Published = tuple[pa.Table, Mapping[str, str]]
+"""a table, and ending → text of files beside it"""
 OF_ENTITIES = ("entity_f1", "precision", "recall")
 
 
@@ -46,20 +62,24 @@ class Head:
     """of each of the N; `labels` of the task are these names"""
     classes: Callable[[Task], int]
     """outputs of the linear layer"""
-    loss: Callable[[Tensor, Tensor], Tensor]
-    """logits float [N, outputs], labels [N] → their mean, a scalar"""
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """(logits of some rows, their labels, outputs of each row int64 [rows]) → their mean, a scalar"""
     loss_name: str
     """as scores call it"""
-    guesses: Callable[[Tensor], Labels]
-    """logits float [N, outputs] → labels [N]"""
+    guesses: Callable[[Examples, Tensor, Decided], Any]
+    """(examples, logits, what was decided on dev) → guesses, labels [N] where there are classes or scores"""
     metrics: Callable[[Task], tuple[str, ...]]
     """what predictions are scored by, beside the task's own"""
-    scores: Callable[[Sequence[str], Examples, Labels, Sequence[str]], dict[str, float] | None]
-    """(metrics, examples, guesses [N], names of the labels) → score of each; None where no label is known"""
-    predictions: Callable[[Examples, Tensor, Sequence[str]], pa.Table]
-    """(examples, logits float [N, outputs], names of the labels) → what is published"""
-    constant: Callable[[Labels], Any]
-    """labels [N], all known → the best guess for one who reads nothing"""
+    scores: Callable[[Sequence[str], Examples, Any, Sequence[str]], dict[str, float] | None]
+    """(metrics, examples, guesses, names of the labels) → score of each; None where no label is known"""
+    predictions: Callable[[Examples, Tensor, Sequence[str], Decided], Published]
+    """(examples, logits, names of the labels, what was decided on dev) → what is published"""
+    constant: Callable[[Examples], Any]
+    """of train: the best guess for one who reads nothing"""
+    constantly: Callable[[Examples, Any], Any]
+    """(examples, that guess) → guesses"""
+    decide: Callable[[Examples, Tensor], Decided]
+    """(dev, its logits) → what guesses need to know beside logits"""
 
 
 def head_of(task: Task) -> Head:
@@ -88,7 +108,11 @@ def _classes(task: Task) -> int:
     return len(task["labels"])
 
 
-def _most_likely(logits: Tensor) -> Ints:
+def _loss(logits: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels)
+
+
+def _most_likely(examples: Examples, logits: Tensor, decided: Decided) -> Ints:
     return logits.argmax(1).numpy()
 
 
@@ -103,13 +127,22 @@ def _class_scores(
     return metrics.scores(names, examples.labels[known], guesses[known]) if known.any() else None
 
 
-def _most_frequent(labels: Labels) -> int:
-    return int(np.bincount(labels).argmax())
+def _most_frequent(train: Examples) -> int:
+    return int(np.bincount(train.labels).argmax())
 
 
-def _class_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+def _everywhere(examples: Examples, guess: Any) -> Labels:
+    return np.full(len(examples.labels), guess)
+
+
+def _nothing(dev: Examples, logits: Tensor) -> Decided:
+    return {}
+
+
+def _class_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
     """example_id, label (null where not known), prediction, and p_LABEL, the probability of every label."""
-    return pa.table({"example_id": pa.array(examples.example_ids, pa.string()), **_columns(examples, logits, labels)})
+    ids = {"example_id": pa.array(examples.example_ids, pa.string())}
+    return pa.table({**ids, **_columns(examples, logits, labels)}), {}
 
 
 def _columns(examples: Examples, logits: Tensor, labels: Sequence[str]) -> dict[str, pa.Array]:
@@ -117,7 +150,7 @@ def _columns(examples: Examples, logits: Tensor, labels: Sequence[str]) -> dict[
     probabilities = torch.softmax(logits.double(), 1).float().numpy()
     return {
         "label": pa.array([None if label == UNKNOWN else labels[label] for label in examples.labels], pa.string()),
-        "prediction": pa.array(names[_most_likely(logits)], pa.string()),
+        "prediction": pa.array(names[logits.argmax(1).numpy()], pa.string()),
         **{f"p_{label}": pa.array(probabilities[:, number], pa.float32()) for number, label in enumerate(labels)},
     }
 
@@ -149,13 +182,13 @@ def _word_scores(
     return {name: float(f"{entities[name]:.6g}") if name in entities else found[name] for name in names}
 
 
-def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
     """A row for every word: example_id, word_number (in its sentence, from 0), word, and as for classes."""
     assert examples.asked is not None
     counts = np.diff(examples.asked.starts)
     ids = np.repeat(np.array(examples.example_ids, dtype=object), counts)
     places = np.arange(int(counts.sum())) - np.repeat(examples.asked.starts[:-1], counts)
-    return pa.table(
+    table = pa.table(
         {
             "example_id": pa.array(ids, pa.string()),
             "word_number": pa.array(places, pa.int32()),
@@ -163,6 +196,7 @@ def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str])
             **_columns(examples, logits, labels),
         }
     )
+    return table, {}
 
 
 # ── choices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,26 +216,26 @@ def _of_choices(task: Task) -> tuple[str, ...]:
     return ("accuracy",)
 
 
-def _choice_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+def _choice_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
     """As for classes: the number of the right choice and of the predicted one, and p_NUMBER, null where there is none."""
-    table = _class_predictions(examples, logits, labels)
+    table, _ = _class_predictions(examples, logits, labels, decided)
     for number, label in enumerate(labels):
         name = f"p_{label}"
         there = pa.array(torch.isfinite(logits[:, number]).numpy())
         column = pc.if_else(there, table[name], pa.scalar(None, pa.float32()))
         table = table.set_column(table.column_names.index(name), name, column)
-    return table
+    return table, {}
 
 
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _squared_error(logits: Tensor, scores: Tensor) -> Tensor:
+def _squared_error(logits: Tensor, scores: Tensor, lengths: Tensor) -> Tensor:
     """Of the score as it is, as transformers' problem_type "regression" has it."""
     return F.mse_loss(logits.squeeze(1), scores.to(logits.dtype))
 
 
-def _number(logits: Tensor) -> Labels:
+def _number(examples: Examples, logits: Tensor, decided: Decided) -> Labels:
     return logits.squeeze(1).double().numpy()
 
 
@@ -209,19 +243,54 @@ def _of_scores(task: Task) -> tuple[str, ...]:
     return metrics.CORRELATIONS
 
 
-def _mean(scores: Labels) -> float:
-    return float(f"{scores.mean():.6g}")
+def _mean(train: Examples) -> float:
+    return float(f"{train.labels.mean():.6g}")
 
 
-def _score_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]) -> pa.Table:
+def _score_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
     """example_id, label (the score; null where not known) and prediction."""
-    return pa.table(
+    table = pa.table(
         {
             "example_id": pa.array(examples.example_ids, pa.string()),
             "label": pa.array(examples.labels, pa.float64(), mask=~examples.known),
             "prediction": pa.array(logits.squeeze(1).numpy(), pa.float32()),
         }
     )
+    return table, {}
+
+
+# ── spans ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _no_labels(task: Task, parts: Collection[Examples]) -> list[str]:
+    return []
+
+
+def _two(task: Task) -> int:
+    return 2
+
+
+def _of_spans(task: Task) -> tuple[str, ...]:
+    return "exact_match", "f1"
+
+
+def _span_scores(
+    names: Sequence[str], examples: Examples, guesses: SpanGuesses, labels: Sequence[str]
+) -> dict[str, float] | None:
+    return span_scores(names, examples, guesses)
+
+
+def _span_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
+    guesses = span_guesses(examples, logits, decided)
+    return span_table(examples, guesses, decided), span_files(examples, guesses, decided)
+
+
+def _unanswered(train: Examples) -> str:
+    return ""
+
+
+def _never_answered(examples: Examples, guess: str) -> SpanGuesses:
+    return no_answer(examples)
 
 
 _TEXTS = Head(
@@ -230,16 +299,18 @@ _TEXTS = Head(
     labels=_named,
     outputs=_classes,
     classes=_classes,
-    loss=F.cross_entropy,
+    loss=_loss,
     loss_name="cross_entropy",
     guesses=_most_likely,
     metrics=_of_classes,
     scores=_class_scores,
     predictions=_class_predictions,
     constant=_most_frequent,
+    constantly=_everywhere,
+    decide=_nothing,
 )
 _WORDS = replace(
-    _TEXTS, read=read_words, pooling="words", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
+    _TEXTS, read=read_words, pooling="tokens", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
 )
 _CHOICES = replace(
     _TEXTS,
@@ -261,6 +332,22 @@ _SCORES = replace(
     predictions=_score_predictions,
     constant=_mean,
 )
+_SPANS = Head(
+    read=read_spans,
+    pooling="tokens",
+    labels=_no_labels,
+    outputs=_two,
+    classes=_two,
+    loss=span_loss,
+    loss_name="cross_entropy",
+    guesses=span_guesses,
+    metrics=_of_spans,
+    scores=_span_scores,
+    predictions=_span_predictions,
+    constant=_unanswered,
+    constantly=_never_answered,
+    decide=decide,
+)
 
 HEADS: Mapping[str, Head] = {
     "classification": _TEXTS,
@@ -268,5 +355,6 @@ HEADS: Mapping[str, Head] = {
     "tagging": _WORDS,
     "multiple_choice": _CHOICES,
     "regression": _SCORES,
+    "span": _SPANS,
 }
 """by kind of task"""

@@ -91,6 +91,7 @@ def _glue_zip(name: str, sha256: str) -> UrlFrom:
     return UrlFrom(url=f"https://dl.fbaipublicfiles.com/glue/data/{name}", sha256=sha256)
 
 
+_STSB = _glue_zip("STS-B.zip", "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85")
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
@@ -106,6 +107,7 @@ _TABLE_1, _TABLE_2 = "Devlin et al. 2019, table 1", "Devlin et al. 2019, table 2
 _TABLE_3, _TABLE_4 = "Devlin et al. 2019, table 3", "Devlin et al. 2019, table 4"
 _TABLE_5, _TABLE_7 = "Devlin et al. 2019, table 5", "Devlin et al. 2019, table 7"
 _README = "google-research/bert README, small models of 2020"
+_SBERT_1, _SBERT_2 = "Reimers and Gurevych 2019, table 1", "Reimers and Gurevych 2019, table 2"
 _BASE, _LARGE, _TINY = "BERT-base", "BERT-large", "BERT-Tiny (2 layers of 128)"
 
 
@@ -174,9 +176,29 @@ _TASKS = (
         *("stsb", "STS-B"),
         TaskForm(kind="regression", text="sentence1", text_b="sentence2", label="score", quotes=False),
         _tsv(5_749, 1_500, 1_379),
-        (_glue_zip("STS-B.zip", "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85"),),
+        (_STSB,),
         metrics=("spearman", "pearson"),
         published=_glue("spearman", 85.8, 86.5, 73.6),
+    ),
+    KnownTask(
+        *("stsb_vectors", "STS-B by sentence vectors"),
+        TaskForm(
+            kind="sentence_similarity",
+            text="sentence1",
+            text_b="sentence2",
+            label="score",
+            positive_score=4.0,
+            quotes=False,
+        ),
+        _tsv(5_749, 1_500, 1_379),
+        (_STSB,),
+        metrics=("spearman", "pearson"),
+        published=(
+            _row("BERT-base, [CLS] without fine-tuning", "test", "spearman", 16.50, _SBERT_1),
+            _row("BERT-base, mean without fine-tuning", "test", "spearman", 46.35, _SBERT_1),
+            _row("SBERT-base, of NLI", "test", "spearman", 77.03, _SBERT_1),
+            _row("SBERT-base, of STS-B's scores", "test", "spearman", 84.67, _SBERT_2),
+        ),
     ),
     KnownTask(
         *("qqp", "QQP"),

@@ -29,11 +29,14 @@ UNITS = {
     "classification": "texts",
     "pair_classification": "pairs of texts",
     "regression": "examples",
+    "sentence_similarity": "pairs of texts",
     "multiple_choice": "questions",
     "tagging": "sentences",
     "span": "questions",
 }
 """what an example is, by kind of task"""
+SCORED = ("regression", "sentence_similarity")
+"""kinds whose answers are scores"""
 _GROUPS = {"span": ("title", "articles"), "tagging": ("document_id", "documents")}
 """kind → (column of the task's data, what people call it) of examples that are not independent"""
 
@@ -191,7 +194,7 @@ def _classes(predicted: Predicted, names: Sequence[str]) -> dict[str, Statistic]
 
 def _labelled(predicted: Predicted, table: pa.Table) -> tuple[Numbers, Numbers]:
     """(labels, predictions): numbers of classes, or scores."""
-    if predicted.kind == "regression":
+    if predicted.kind in SCORED:
         return table["label"].to_numpy(), table["prediction"].to_numpy()
     names = pa.array(predicted.labels, pa.string())
     columns = (pc.index_in(table[column].cast(pa.string()), names) for column in ("label", "prediction"))
@@ -222,11 +225,14 @@ def _counts(predicted: Predicted, table: pa.Table) -> list[Counts]:
 
 def right(predicted: Predicted, seed: int) -> Numbers:
     """How right a seed was about every example, float64 [examples]: 0 or 1; of spans F1, of sentences the share of words
-    that are right, of scores, which are never quite right, prediction less score."""
+    that are right. Scores are never quite right: of them prediction less score, and of sentence similarity, where a cosine is held against
+    scores of another scale, the same of their ranks as shares of all."""
     table = predicted.tables[seed]
     if predicted.kind == "span":
         return np.asarray(table["f1"].to_numpy(), dtype=np.float64)
     labels, predictions = _labelled(predicted, table)
+    if predicted.kind == "sentence_similarity":
+        return _ranks(predictions) - _ranks(labels)
     if predicted.kind == "regression":
         return np.asarray(predictions - labels, dtype=np.float64)
     same = (labels == predictions).astype(np.float64)
@@ -235,11 +241,18 @@ def right(predicted: Predicted, seed: int) -> Numbers:
     return np.add.reduceat(same, predicted.starts[:-1]) / np.diff(predicted.starts)
 
 
+def _ranks(values: Numbers) -> Numbers:
+    """From 0 to 1, ties at their mean."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts + 1) / 2
+    return np.asarray(ranks[place] / max(1, len(values) - 1), dtype=np.float64)
+
+
 def exactly_right(predicted: Predicted, seed: int) -> Numbers:
     """Whether a seed was wholly right about every example, bool [examples]; of scores never."""
     if predicted.kind == "span":
         return np.asarray(predicted.tables[seed]["exact_match"].to_numpy() == 1.0)
-    if predicted.kind == "regression":
+    if predicted.kind in SCORED:
         return np.zeros(len(predicted.first), dtype=bool)
     return np.asarray(right(predicted, seed) == 1.0)
 

@@ -17,9 +17,16 @@ from pipeline.tokenizer import Tokenizer, load
 STAGE = Stage(
     name="release",
     function="model.release:make_release",
-    version="2",  # 2: the card says where its tokens differ from the original's
+    version="3",  # 2: the card says where its tokens differ from the original's; 3: what the vector of a sentence is
     sources=("model/release.py", "model/weights.py"),
 )
+
+
+SENTENCE_VECTORS = (
+    "The vector of a sentence is the mean of the last hidden states of its tokens: [CLS] and the pooler mean nothing by "
+    "themselves as long as a model is not fine-tuned (Devlin et al. 2019, section 3.1)."
+)
+"""what everybody should know who takes a pretrained model for vectors"""
 
 
 def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -> dict[str, Any]:
@@ -168,6 +175,8 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 encoder = AutoModel.from_pretrained(folder)
 pipeline("fill-mask", folder)("The capital of France is [MASK].")
 ```
+
+{SENTENCE_VECTORS}
 """
 
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from model import bootstrap, glue_average, lines, pages, report_words
 from model.known_tasks import title_of
+from model.release import SENTENCE_VECTORS
 from model.report_examples import right_and_wrong
 from model.report_task import METRIC_TITLES, TaskResult, task_result
 from model.submissions import write_submissions
@@ -48,6 +49,7 @@ STAGE = Stage(
         "model/report_templates/style.css.j2",
         "model/metrics.py",
         "model/known_tasks.py",
+        "model/release.py",
     ),
 )
 
@@ -89,7 +91,8 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
         "leaderboards": write_submissions(folders, absent, out),
     }
     content["in_words"] = report_words.in_words(content)
-    content["reads_cls"] = any(task["ran"] and task["hyperparameters"].get("pooling") == "cls" for task in tasks)
+    reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
+    content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
     content["warnings"] = report_words.warnings(tasks, content["encoder"])
     _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from model.predicted import Predicted, answers, exactly_right, read_table, right
+from model.predicted import SCORED, Predicted, answers, exactly_right, read_table, right
 from model.scoring.entities import TAG, entities
 
 SHOWN = 10
@@ -21,8 +21,8 @@ def right_and_wrong(parts: Mapping[str, Predicted]) -> pa.Table:
     n_right.
 
     right_seed_N: bool; of spans the F1 of the answer and of sentences the share of right words, float; n_right counts the
-    seeds that were wholly right. Scores are never quite right: there `error_seed_N`, prediction less score, takes its place,
-    and there is no n_right.
+    seeds that were wholly right. Scores are never quite right: there `error_seed_N` (`predicted.right`) takes its place, and
+    there is no n_right.
     """
     tables = []
     for part, predicted in parts.items():
@@ -32,8 +32,8 @@ def right_and_wrong(parts: Mapping[str, Predicted]) -> pa.Table:
             "example_id": pa.array(predicted.example_ids, pa.string()),
             "answer": answers(predicted),
         }
-        whole = predicted.kind not in ("span", "tagging", "regression")
-        name = "error" if predicted.kind == "regression" else "right"
+        whole = predicted.kind not in ("span", "tagging", *SCORED)
+        name = "error" if predicted.kind in SCORED else "right"
         for seed in predicted.tables:
             found = right(predicted, seed)
             columns[f"{name}_seed_{seed}"] = pa.array(found == 1.0) if whole else pa.array(found, pa.float32())
@@ -51,7 +51,7 @@ def worst(predicted: Predicted, seed: int, data: Path | None) -> list[dict[str, 
     prediction, how (wrong it is) and right_seeds.
     """
     found = right(predicted, seed)
-    wrong = np.flatnonzero(found != 0) if predicted.kind == "regression" else np.flatnonzero(found < 1.0)
+    wrong = np.flatnonzero(found != 0) if predicted.kind in SCORED else np.flatnonzero(found < 1.0)
     others = np.sum([exactly_right(predicted, each) for each in predicted.tables], axis=0)
     chosen = sorted(wrong.tolist(), key=lambda at: (*_badness(predicted, seed, at, found), others[at], at))[:SHOWN]
     ids = predicted.example_ids
@@ -60,7 +60,7 @@ def worst(predicted: Predicted, seed: int, data: Path | None) -> list[dict[str, 
         {
             "example_id": ids[at],
             **_shown(predicted, seed, at, texts.get(ids[at], {}), float(found[at])),
-            "right_seeds": None if predicted.kind == "regression" else int(others[at]),
+            "right_seeds": None if predicted.kind in SCORED else int(others[at]),
         }
         for at in chosen
     ]
@@ -70,7 +70,7 @@ def _badness(predicted: Predicted, seed: int, at: int, found: Any) -> tuple[floa
     """Sorts the worst first: the lowest F1 or share of words, the largest error, the greatest certainty in a wrong label."""
     if predicted.kind in ("span", "tagging"):
         return (float(found[at]),)
-    if predicted.kind == "regression":
+    if predicted.kind in SCORED:
         return (-abs(float(found[at])),)
     return (-_certainty(predicted, seed, at),)
 
@@ -113,12 +113,13 @@ def _shown(predicted: Predicted, seed: int, at: int, row: Mapping[str, Any], fou
                 "prediction": _tagged(words, given),
                 "how": f"{100 * found:.0f} % of words right",
             }
-        case "regression":
+        case "regression" | "sentence_similarity":
+            of_ranks = "" if predicted.kind == "regression" else " of the ranking"
             return {
                 "texts": _cut([row.get("text_a"), row.get("text_b")]),
                 "answer": f"{table['label'][at].as_py():.2f}",
                 "prediction": f"{table['prediction'][at].as_py():.2f}",
-                "how": f"off by {found:+.2f}".replace("-", "−"),
+                "how": f"off by {found:+.2f}{of_ranks}".replace("-", "−"),
             }
     answer, prediction = str(table["label"][at].as_py()), str(table["prediction"][at].as_py())
     if choices := row.get("choices"):

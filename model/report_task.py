@@ -225,7 +225,7 @@ def _constant(scores: Mapping[str, Any]) -> str:
         return "there is no answer that fits every question" if scores["kind"] == "span" else "not calculated"
     label = majority.get("label")
     match scores["kind"]:
-        case "regression":
+        case "regression" | "sentence_similarity" if isinstance(label, float):
             return f"always {label:.4g}, the mean of the scores in train: a constant has no correlation"
         case "tagging":
             return f"every word is {label}, the most frequent tag in train"

@@ -28,6 +28,7 @@ class HubData:
 _GLUE = "nyu-mll/glue"
 HUB: Mapping[str, HubData] = {
     **{task: HubData(_GLUE, task) for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "wnli", "ax")},
+    "stsb_vectors": HubData(_GLUE, "stsb"),
     "mnli": HubData(_GLUE, "mnli", "validation_matched"),
     "squad1_1": HubData("rajpurkar/squad", "plain_text"),
     "squad2_0": HubData("rajpurkar/squad_v2", "squad_v2"),
@@ -37,7 +38,12 @@ HUB: Mapping[str, HubData] = {
 }
 """task known by name → its data set"""
 _SPLITS = {"dev_mismatched": "validation_mismatched", "test_mismatched": "test_mismatched", "test": "test"}
-_PIPELINES = {"tagging": "token-classification", "span": "question-answering", "multiple_choice": "multiple-choice"}
+_PIPELINES = {
+    "tagging": "token-classification",
+    "span": "question-answering",
+    "multiple_choice": "multiple-choice",
+    "sentence_similarity": "sentence-similarity",
+}
 """kind → the Hub's name of what the model does; text-classification for all others, as for GLUE's scores"""
 _METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
 _F1 = ("f1", "macro_f1", "entity_f1")
@@ -106,7 +112,7 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
             continue
         hub, row = HUB[entry["task"]], entry["rows"][0]
         named = f"; release {source.release}" if source.release else ""
-        notes = f"{entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
+        notes = f"{entry['title']}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
         dated = {"date": source.date} if source.date else {}
         files[f"{entry['task']}.yaml"] = yaml_text(
@@ -231,7 +237,7 @@ def _use(architecture: str, entry: Mapping[str, Any]) -> str:
     if not architecture:
         pooling = entry["hyperparameters"].get("pooling", "")
         return f"transformers has no class for this model (pooling {pooling}): its weights are under bertworks' own names.\n"
-    auto = architecture.replace("Bert", "AutoModel", 1)
+    auto = "AutoModel" if architecture == "BertModel" else architecture.replace("Bert", "AutoModel", 1)
     return f"""```python
 from transformers import AutoTokenizer, {auto}
 

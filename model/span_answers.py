@@ -7,8 +7,7 @@ the 20 best beginnings and ends of each window, so that there always is one. And
 says from the first character of its first token to the last of its last, not a guess by tokenising again.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,21 +209,3 @@ def null_threshold(questions: Sequence[Question], predictions: Sequence[SpanPred
     texts = [{i: p.text(None) for i, p in zip(ids, predictions, strict=True)}, dict.fromkeys(ids, "")]
     answered, unanswered = (scored(questions, each, "2.0")[1] for each in texts)
     return best_null_threshold(answered, unanswered, np.array([each.null_odds for each in predictions]))
-
-
-# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def n_best_file(predictions: Mapping[str, SpanPrediction]) -> str:
-    """The text of nbest_predictions.json: question id → answers, best first, as run_squad.py writes them.
-
-    predictions.json and null_odds.json are `squad_file` and `squad_no_answer_file` of model/leaderboard.py.
-    """
-    rows = {
-        id_: [
-            {name: getattr(each, name) for name in ("text", "probability", "start_logit", "end_logit")}
-            for each in prediction.n_best
-        ]
-        for id_, prediction in predictions.items()
-    }
-    return json.dumps(rows, ensure_ascii=False) + "\n"

@@ -18,6 +18,7 @@ from pipeline.errors import DataError
 from pipeline.kinds import plain_name
 
 EMPTY_TEXT, EMPTY_LABEL, NO_ANSWER = "empty text", "empty label", "no answer that stands in the context"
+OWN_NEGATIVE = "the negative is a text of the pair"
 
 
 @dataclass
@@ -57,6 +58,11 @@ class File:
         """Whether answers may be missing."""
         return self.part.startswith("test")
 
+    @property
+    def unscored(self) -> bool:
+        """Whether these are pairs that mean the same, without a score."""
+        return self.form.kind == "sentence_similarity" and self.part == "train" and self.form.positive_score is None
+
 
 def read_examples(file: File, counted: Counted) -> Iterator[Example]:
     """The examples of one file, those without text or label left out.
@@ -80,7 +86,10 @@ def _from_records(file: File, counted: Counted) -> Iterator[Example]:
     records = read_records(file.path, file.form, file.header or file.form.header)
     build = _BUILD[file.form.kind]
     columns, answer = _columns(file.form)
-    records.require(columns if file.is_test and answer not in (records.columns or ()) else [*columns, answer])
+    if file.part == "train" and file.form.negative:
+        columns.append(file.form.negative)
+    may_lack = file.unscored or (file.is_test and answer not in (records.columns or ()))
+    records.require(columns if may_lack else [*columns, answer])
     for number, (line, row) in enumerate(records.rows, 1):
         counted.read[file.part] += 1
         if row is None and (file.is_test or not file.official):
@@ -204,7 +213,7 @@ def _columns(form: TaskForm) -> tuple[list[str], str]:
         return [form.words], form.tags
     if form.kind == "span":
         return [form.question, form.context], form.answers
-    second = form.text_b or ("text_b" if form.kind == "pair_classification" else "")
+    second = form.text_b or ("text_b" if form.kind in ("pair_classification", "sentence_similarity") else "")
     return [form.text, *([second] if second else [])], form.label
 
 
@@ -221,6 +230,24 @@ def _of_texts(file: File, example_id: str, row: dict[str, Any], place: _Place, c
     same = squeezed(*texts)
     answer = place.number(label, label_column) if file.form.kind == "regression" and label is not None else label
     return Example(example_id, values, answer, same, same)
+
+
+def _of_sentences(file: File, example_id: str, row: dict[str, Any], place: _Place, counted: Counted) -> Made:
+    """sentence_similarity"""
+    form = file.form
+    columns, score_column = _columns(form)
+    texts = [place.text(row, column) for column in columns]
+    negative = place.text(row, form.negative).strip() if form.negative and file.part == "train" else ""
+    score = None if file.unscored else _label(file, row, place, score_column)
+    if not all(text.strip() for text in texts) and not _kept_whole(file):
+        return EMPTY_TEXT
+    if score == "":
+        return EMPTY_LABEL
+    if negative and squeezed(negative) in map(squeezed, texts):
+        return OWN_NEGATIVE
+    values = {"text_a": texts[0], "text_b": texts[1], "negative": negative or None}
+    same = squeezed(*texts)
+    return Example(example_id, values, None if score is None else place.number(score, score_column), same, same)
 
 
 def _of_choices(file: File, example_id: str, row: dict[str, Any], place: _Place, counted: Counted) -> Made:
@@ -287,6 +314,7 @@ _BUILD = {
     "classification": _of_texts,
     "pair_classification": _of_texts,
     "regression": _of_texts,
+    "sentence_similarity": _of_sentences,
     "multiple_choice": _of_choices,
     "tagging": _of_words,
     "span": _of_question,

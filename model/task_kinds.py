@@ -33,6 +33,10 @@ SCHEMAS: Mapping[TaskKind, pa.Schema] = {
     "classification": _CLASSES,
     "pair_classification": _CLASSES,
     "regression": _table(*_TEXTS, ("score", pa.float64(), False)),
+    "sentence_similarity": _table(
+        *(("text_a", pa.string(), True), ("text_b", pa.string(), True)),
+        *(("negative", pa.string(), False), ("score", pa.float64(), False)),
+    ),
     "multiple_choice": _table(
         ("text_a", pa.string(), True), ("choices", _list(pa.string()), True), ("label", pa.int32(), False)
     ),
@@ -45,13 +49,15 @@ SCHEMAS: Mapping[TaskKind, pa.Schema] = {
     ),
 }
 """train.parquet, dev.parquet, test.parquet. `text_b` is null for single texts; `label` is an index into the labels of
-task.json, or, of multiple_choice, into `choices`; `tags` has an index into the labels for every word; `start` is in
+task.json, or, of multiple_choice, into `choices`; of sentence_similarity, train has no `score` unless its files do, and only
+train has `negative`; `tags` has an index into the labels for every word; `start` is in
 characters of `context`, null for an answer that does not stand there; `impossible`: the context has no answer."""
 
 ANSWER_OF: Mapping[TaskKind, str] = {
     "classification": "label",
     "pair_classification": "label",
     "regression": "score",
+    "sentence_similarity": "score",
     "multiple_choice": "label",
     "tagging": "tags",
     "span": "answers",

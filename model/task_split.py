@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from model.task_examples import Counted
 from model.task_kinds import PARTS, Example
-from pipeline.config import Task
+from pipeline.config import Task, TaskForm
 
 Parts = dict[str, list[Example]]
 
@@ -26,6 +26,17 @@ def split_own(define: Task, read: Mapping[str, list[Example]], counted: Counted)
         train, dev = by_hash(train, "dev", define.dev_share)
     counted.leaked_texts = len(leaked)
     return {"train": train, "dev": dev, "test": test}
+
+
+def positives(form: TaskForm, parts: Parts, counted: Counted) -> Parts:
+    """Where pairs of train have scores, those that mean the same, by their score; else all parts as they are."""
+    if form.positive_score is None:
+        return parts
+    train = parts.get("train", [])
+    kept = [example for example in train if example.label >= form.positive_score]
+    if len(kept) < len(train):
+        counted.drop("train", f"a score below {form.positive_score:g}", len(train) - len(kept))
+    return {**parts, "train": kept}
 
 
 def overlap(parts: Mapping[str, list[Example]]) -> int:

@@ -24,7 +24,7 @@ from model.official_files import official_files, where_to_get
 from model.task_examples import Counted, File, read_examples
 from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
-from model.task_split import Parts, by_hash, overlap, split_own
+from model.task_split import Parts, by_hash, overlap, positives, split_own
 from pipeline import progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
@@ -135,7 +135,7 @@ def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         title=title_of(config.task, define),
         form=form,
         metrics=(metric,),
-        parts=split_own(define, read, counted),
+        parts=positives(define, split_own(define, read, counted), counted),
         needed=PARTS if tested else PARTS[:2],
         counted=counted,
         published=tuple(row.plain() for row in define.published),
@@ -180,7 +180,7 @@ def _known(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         wants = [f"{name}: {task.parts[name].file}" for name in missing]
         return _Absent("some of its files are missing", wants, where_to_get(task))
     counted = Counted(notes=[f"{task.parts[name].file} is missing: no {name} part" for name in missing])
-    parts = _official_parts(task, files, counted)
+    parts = positives(task.form, _official_parts(task, files, counted), counted)
     counted.leaked_texts = overlap(parts)
     official = {name: task.parts[name].count for name in files}
     _compare(official, parts, counted)
@@ -279,7 +279,7 @@ def _labels(task: str, form: TaskForm, parts: Parts) -> tuple[str, ...]:
 
     Raises DataError for fewer than two, and where an example has another one.
     """
-    if form.kind in ("regression", "span", "multiple_choice"):
+    if form.kind in ("regression", "sentence_similarity", "span", "multiple_choice"):
         return ()
     labels = form.labels or tuple(sorted(_used(parts["train"])))
     if len(labels) < 2:

@@ -427,7 +427,9 @@ class TaskFiles(Frozen):
     test: From | None = None
 
 
-TaskKind = Literal["classification", "pair_classification", "regression", "span", "multiple_choice", "tagging"]
+TaskKind = Literal[
+    "classification", "pair_classification", "regression", "sentence_similarity", "span", "multiple_choice", "tagging"
+]
 Metric = Literal["accuracy", "f1", "macro_f1", "matthews", "pearson", "spearman", "exact_match", "entity_f1"]
 
 _OF_CLASSES: tuple[Metric, ...] = ("accuracy", "f1", "macro_f1", "matthews")
@@ -435,6 +437,7 @@ METRICS_OF: Mapping[TaskKind, tuple[Metric, ...]] = {
     "classification": _OF_CLASSES,
     "pair_classification": _OF_CLASSES,
     "regression": ("spearman", "pearson"),
+    "sentence_similarity": ("spearman", "pearson"),
     "span": ("f1", "exact_match"),
     "multiple_choice": ("accuracy",),
     "tagging": ("entity_f1", "accuracy"),
@@ -450,6 +453,11 @@ class TaskForm(Frozen):
     """column of the text, the first of a pair, or what the choices answer or go on"""
     text_b: str = ""
     """column of the second text; of pairs "text_b" unless said otherwise, of regression none"""
+    negative: str = ""
+    """sentence_similarity: column of train with a text that does not mean what the other two do, if there is one"""
+    positive_score: float | None = None
+    """sentence_similarity: pairs of train with this score or more mean the same, the others are left out; None: all pairs of
+    train mean the same, and have no score"""
     label: str = "label"
     """column of the label, the score, or the number of the right choice (from 0)"""
     choices: tuple[str, ...] = ()
@@ -486,6 +494,8 @@ class TaskForm(Frozen):
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
+        if self.kind != "sentence_similarity" and (self.negative or self.positive_score is not None):
+            raise ValueError(f"negative and positive_score are of kind sentence_similarity, not of {self.kind}")
         if self.kind == "multiple_choice" and not self.choices:
             raise ValueError("multiple_choice needs choices: the columns that hold them, or one column of lists")
         return self
@@ -520,14 +530,42 @@ class Task(TaskForm):
             raise ValueError(f"metric {self.metric} is none of {self.kind}: {', '.join(METRICS_OF[self.kind])}")
         return self
 
+    @model_validator(mode="after")
+    def _scores_of_dev(self) -> "Task":
+        if self.kind != "sentence_similarity" or self.positive_score is not None:
+            return self
+        if self.files.dev is None or self.test_share is not None:
+            raise ValueError(
+                "pairs of train have no scores, so dev and test can't be shares of it: name files.dev, and files.test if there is "
+                "one; or positive_score, where pairs of train have scores"
+            )
+        return self
+
+
+class Grid(Frozen):
+    """Values to try, every combination with every seed; the one that is best on dev is kept (Devlin et al. 2019, appendix A.3).
+    Empty: the one value that stands beside the grid."""
+
+    learning_rate: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    batch_size: tuple[Count, ...] = ()
+    epochs: tuple[Count, ...] = ()
+
+    @model_validator(mode="after")
+    def _values_differ(self) -> "Grid":
+        for name, values in self:
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names a value twice: {list(values)}")
+        return self
+
 
 class FinetuningOverride(Frozen):
-    """What one task does differently; None: as in `finetuning`."""
+    """What one task does differently; None: as in `finetuning`. One value takes the place of a grid's."""
 
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     epochs: Count | None = None
     batch_size: Count | None = None
     max_length: Annotated[int, Field(ge=8, le=4096)] | None = None
+    grid: Grid | None = None
 
 
 class Finetuning(Frozen):
@@ -546,10 +584,15 @@ class Finetuning(Frozen):
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
     epochs: Count = 3
     batch_size: Count = 32
+    grid: Grid = Grid()
+    early_exit: Count | None = None
+    """epochs after which a run ends whose dev score is not above that of a guess that reads nothing; None: none ends early"""
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
     warmup: Share = 0.1
     """share of the steps"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    bias_correction: bool = True
+    """of Adam's moments; false: as google-research/bert optimization.py, where more runs fail (Mosbach et al. 2021)"""
     dropout: Dropped = 0.1
     pooling: Literal["cls", "mean"] = "cls"
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
@@ -741,6 +784,14 @@ class TaskDataConfig(Frozen):
     from_: TaskFrom | None = Field(default=None, alias="from")
 
 
+class Variant(Frozen):
+    """One combination of a grid."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: int
+
+
 class FinetuneConfig(Frozen):
     """`finetuned_T`."""
 
@@ -751,12 +802,26 @@ class FinetuneConfig(Frozen):
     learning_rate: float = 2e-5
     epochs: int = 3
     batch_size: int = 32
+    grid: Grid = Grid()
+    early_exit: int | None = None
     max_length: int = 128
     warmup: float = 0.1
     weight_decay: float = 0.01
+    bias_correction: bool = True
     dropout: float = 0.1
     pooling: Literal["cls", "mean"] = "cls"
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every combination of the grid, one without a grid: epochs vary fastest."""
+        rates, sizes = self.grid.learning_rate or (self.learning_rate,), self.grid.batch_size or (self.batch_size,)
+        return tuple(
+            Variant(learning_rate=rate, batch_size=size, epochs=epochs)
+            for size in sizes
+            for rate in rates
+            for epochs in self.grid.epochs or (self.epochs,)
+        )
 
 
 class ContaminationConfig(Frozen):

@@ -30,6 +30,7 @@ from pipeline.config import (
     Finetuning,
     FinetuningOverride,
     Frozen,
+    Grid,
     ImportedConfig,
     Name,
     OwnTextConfig,
@@ -57,7 +58,7 @@ from pipeline.yamlfile import KeyPath, Node
 
 BUILT_IN_TASKS = (
     *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
-    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17"),
+    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17", "stsb_vectors"),
 )
 """Tasks that model/known_tasks.py knows by name."""
 RESERVED = "comparisons"
@@ -253,6 +254,9 @@ class Recipe(Frozen):
     def _finetune(self, task: str) -> FinetuneConfig:
         override = self.finetuning.overrides.get(task, FinetuningOverride())
         changed = {name: value for name, value in override if value is not None}
+        if override.grid is None:
+            single = {name: () for name in Grid.model_fields if name in changed}
+            changed["grid"] = self.finetuning.grid.model_copy(update=single)
         return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
 
 

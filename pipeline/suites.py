@@ -571,7 +571,11 @@ SUITES: Mapping[str, Suite] = {
                 "warning",
                 "notes",
             ),
-            _none("scores_filled", "Regression: every score of train and dev is a finite number.", "bad_scores"),
+            _none(
+                "scores_filled",
+                "Regression: every score of train and dev is a finite number; sentence similarity: of dev.",
+                "bad_scores",
+            ),
             _none("choices_complete", "Multiple choice: two choices at least, none empty.", "bad_choices"),
             _none("tags_match_words", "Tagging: a tag for every word.", "unmatched_tags"),
             _none("entities_whole", "Tagging: every I- goes on an entity of its type (IOB2).", "broken_entities"),

@@ -20,6 +20,7 @@ def of_kind(kind: str, parts: Parts, labels: list[str]) -> dict[str, Any]:
     )
     measure: dict[str, Callable[[Parts, list[str]], dict[str, Any]]] = {
         "regression": _regression,
+        "sentence_similarity": _sentences,
         "multiple_choice": _choices,
         "tagging": _tagging,
         "span": _span,
@@ -82,6 +83,11 @@ def _regression(parts: Parts, labels: list[str]) -> dict[str, Any]:
     for part, frame in parts.items():
         bad += frame.select((~pl.col("score").is_finite().fill_null(part.startswith("test"))).sum()).item()
     return {"bad_scores": bad}
+
+
+def _sentences(parts: Parts, labels: list[str]) -> dict[str, Any]:
+    """Pairs of train may be without scores."""
+    return _regression({part: frame for part, frame in parts.items() if part != "train"}, labels)
 
 
 def _choices(parts: Parts, labels: list[str]) -> dict[str, Any]:

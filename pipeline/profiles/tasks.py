@@ -68,25 +68,25 @@ def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any
     """`finetuned_T` with data; without, the folder holds not_run.json and is not measured."""
     sound = 0
     distinct = []
-    lengths: dict[str, set[int]] = {"dev": set(), "test": set()}
+    scores = read_json(folder / "scores.json")
+    lengths: dict[str, set[int]] = {part: set() for part in scores["sizes"] if part != "train"}
     for part, found in lengths.items():
         for seed in range(config.seed, config.seed + config.seeds):
             file = folder / "predictions" / f"{part}-seed-{seed}.parquet"
             if file.exists():
                 predictions = pl.read_parquet(file, columns=["example_id", "prediction"])
                 found.add(len(predictions))
-                if len(predictions) or part == "test":  # a task may have no test part
+                if len(predictions) or part != "dev":  # a task may have no test part
                     sound += predictions["prediction"].null_count() == 0
                 if len(predictions):
                     distinct.append(predictions["prediction"].n_unique())
     unequal = sum(max(0, len(found) - 1) for found in lengths.values())
-    scores = read_json(folder / "scores.json")
     metric = scores["metric"]
     dev = scores["summary"]["dev"][metric]["median"]
     majority = scores["baselines"]["majority"]["dev"][metric] or 0.0  # a constant has no correlation
     return {
         "data_present": 1,
-        "seeds_missing": 2 * config.seeds - sound + unequal,
+        "seeds_missing": len(lengths) * config.seeds - sound + unequal,
         "infinite_scores": infinite_numbers(scores),
         "infinite_weights": infinite_weights(folder / "model.safetensors"),
         "distinct_predictions": min(distinct, default=0),

@@ -75,6 +75,7 @@ def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
     assert "tiny" in made.bert("status")
     masks = made.json("fill-mask", "tiny", "The old [MASK] crosses the [MASK].")["masks"]
     assert [len(mask) for mask in masks] == [5, 5]
+    assert "[CLS] and the pooler mean nothing" in made.bert("fill-mask", "tiny", "The old [MASK].")
     assert made.json("report", "tiny")
     assert "Places" in made.bert("report", "tiny")
     made.bert("export", "tiny/release", str(tmp_path / "model"))

@@ -15,6 +15,7 @@ from model.heads import HEADS
 from pipeline.build import open_store
 from pipeline.record import Record
 from tests.assets.bertcli import recorded
+from tests.model import tuning
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary
 
 LABELS = ["O", "B-PER", "I-PER"]
@@ -38,7 +39,7 @@ def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
 
 def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2) -> Classifier:
     """Publish a classifier with weights far from their initial values; the same."""
-    classes = 1 if kind in ("multiple_choice", "regression") else len(LABELS)
+    classes = {"multiple_choice": 1, "regression": 1, "span": 2}.get(kind, len(LABELS))
     model = Classifier(ARCHITECTURE, len(VOCABULARY), classes, pooling).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -46,7 +47,7 @@ def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2
             parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
 
     def fill(place: Path) -> None:
-        labels = [] if kind == "regression" else LABELS
+        labels = [] if kind in ("regression", "span") else LABELS
         described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
         (place / "config.json").write_text(json.dumps(described))
         checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
@@ -74,16 +75,16 @@ def loaded(auto: Any, folder: Path) -> Any:
     return theirs.eval()
 
 
-@pytest.mark.parametrize("pooling", ["words", "cls"])
+@pytest.mark.parametrize("pooling", ["tokens", "cls"])
 def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: Pooling) -> None:
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
-    ours = finetuned(pooling)
+    ours = finetuned(pooling, "tagging" if pooling == "tokens" else "classification")
     done = reading.export("mine/finetuned_people", tmp_path / "out")
     assert "note" not in done
     assert reading.verify(str(tmp_path / "out"))["problems"] == []
     assert (tmp_path / "out" / "predictions" / "dev-seed-42.txt").read_bytes() == b"as it is"
-    auto = AutoModelForTokenClassification if pooling == "words" else AutoModelForSequenceClassification
+    auto = AutoModelForTokenClassification if pooling == "tokens" else AutoModelForSequenceClassification
     theirs = loaded(auto, tmp_path / "out")
     assert theirs.config.id2label == dict(enumerate(LABELS))
     assert theirs.config.label2id == {name: number for number, name in enumerate(LABELS)}
@@ -91,11 +92,12 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     texts = [["the", "cats", "sat"], ["paris", "is", "running", "."]]
     inputs = tokenizer(texts, is_split_into_words=True, padding=True, return_tensors="pt")
     mask = inputs["attention_mask"].bool()
-    places = torch.arange(mask.numel()) if pooling == "words" else None
+    width = mask.shape[1]
+    places = torch.arange(mask.numel()) if pooling == "tokens" else torch.arange(len(mask)) * width
     with torch.inference_mode():
-        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], mask, places)
+        wanted = ours(tuning.given(inputs, places))
         given = theirs(**inputs).logits
-    if pooling == "words":
+    if pooling == "tokens":
         wanted, given = wanted[mask.flatten()], given[mask]
     torch.testing.assert_close(given, wanted, atol=1e-5, rtol=0)
     assert np.ptp(wanted.numpy()) > 0.1
@@ -116,12 +118,14 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
     inputs = tokenizer(contexts, choices, padding=True, return_tensors="pt")
     with torch.inference_mode():
         rows = torch.arange(6).reshape(2, 3)
-        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool(), rows)
+        wanted = ours(tuning.given(inputs, torch.arange(6) * inputs["input_ids"].shape[1], rows))
         labels = torch.tensor([2, 0])
         given = theirs(**{name: value.reshape(2, 3, -1) for name, value in inputs.items()}, labels=labels)
     assert inputs["token_type_ids"].any()
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
-    torch.testing.assert_close(given.loss, HEADS["multiple_choice"].loss(wanted, labels), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        given.loss, HEADS["multiple_choice"].loss(wanted, labels, torch.ones(2)), atol=1e-5, rtol=0
+    )
     assert np.ptp(wanted.numpy()) > 0.1
 
 
@@ -136,10 +140,32 @@ def test_transformers_gives_the_same_score_and_loss(tmp_path: Path) -> None:
     inputs = tokenizer(["the cat", "a dog is"], ["sat", "ran on mats ."], padding=True, return_tensors="pt")
     scores = torch.tensor([0.5, 4.2])
     with torch.inference_mode():
-        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"].bool())
+        wanted = ours(tuning.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
         given = theirs(**inputs, labels=scores)
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
-    torch.testing.assert_close(given.loss, HEADS["regression"].loss(wanted, scores), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        given.loss, HEADS["regression"].loss(wanted, scores, torch.ones(2)), atol=1e-5, rtol=1e-5
+    )
+    assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_transformers_finds_answers_with_the_same_logits_and_loss(tmp_path: Path) -> None:
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    ours = finetuned("tokens", "span", scale=0.8)
+    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    theirs = loaded(AutoModelForQuestionAnswering, tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    inputs = tokenizer(["the cat", "a dog"], ["sat on mats", "is running ."], return_tensors="pt")
+    assert inputs["attention_mask"].all()  # of equal length: the loss of transformers is over padding too
+    starts, ends, width = torch.tensor([4, 0]), torch.tensor([5, 0]), inputs["input_ids"].shape[1]
+    with torch.inference_mode():
+        wanted = ours(tuning.given(inputs, torch.arange(2 * width)))
+        given = theirs(**inputs, start_positions=starts, end_positions=ends)
+    torch.testing.assert_close(given.start_logits.flatten(), wanted[:, 0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(given.end_logits.flatten(), wanted[:, 1], atol=1e-5, rtol=0)
+    loss = HEADS["span"].loss(wanted, torch.stack([starts, ends], 1), torch.full((2,), width))
+    torch.testing.assert_close(given.loss, loss, atol=1e-5, rtol=1e-5)
     assert np.ptp(wanted.numpy()) > 0.1
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.attention import padded
+from model.attention import Rows, padded
 from model.bert import Attention, Bert, BertForPretraining, Layer, Losses, initialize, pretraining_losses
 from model.lamb import Lamb
 from model.optimizer import AdamW, clip_gradients
@@ -115,6 +115,32 @@ def test_states_of_every_layer_and_logits_are_those_of_transformers(name: str, s
         assert sentences is None
     else:
         torch.testing.assert_close(sentences, theirs.seq_relationship_logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_states_without_padding_are_those_of_transformers_with_it(name: str) -> None:
+    model, batch = model_of(CONFIGS[name]), batch_of(CONFIGS[name])
+    real = batch["attention_mask"]
+    flat = batch["input_ids"][real], batch["token_type_ids"][real], torch.arange(12).expand(3, -1)[real]
+    rows = Rows(torch.tensor([0, 12, 18, 27], dtype=torch.int32), 12)
+    inputs = {key: batch[key] for key in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.inference_mode():
+        theirs = reference_of(model).bert(**inputs, output_hidden_states=True).hidden_states
+        ours = list(model.encoder.unpadded_states(*flat, rows))
+    assert len(ours) == len(theirs) == CONFIGS[name].layers + 1
+    for state, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(state, expected[real], atol=1e-5, rtol=0)
+
+
+def test_states_that_nobody_asks_for_are_not_computed() -> None:
+    model, ran = model_of(CONFIGS["deep"]), []
+    for number, layer in enumerate(model.encoder.layers, 1):
+        layer.register_forward_hook(lambda module, given, out, number=number: ran.append(number))
+    ids = torch.arange(5)
+    row = ids, torch.zeros_like(ids), ids, Rows(torch.tensor([0, 5], dtype=torch.int32), 5)
+    for _ in zip(range(2), model.encoder.unpadded_states(*row), strict=False):
+        pass
+    assert ran == [1]
 
 
 def test_the_two_forms_of_gelu_are_told_apart() -> None:

@@ -16,14 +16,16 @@ import torch
 from model import checkpoint, heads, report
 from model.choices import read_choices
 from model.classifier import Classifier, side_by_side
-from model.examples import UNKNOWN, epoch_batches, padded, sorted_batches
+from model.examples import UNKNOWN, epoch_batches, sorted_batches
 from model.finetuning_loop import train
 from model.task_kinds import SCHEMAS
 from model.tasks import prepare_task
+from model.tuning_batches import Flat, Padded
 from pipeline import tokenizer
 from pipeline.config import FinetuneConfig, PathFrom, Task, TaskDataConfig
 from pipeline.tokenizer import Tokenizer
 from tests.conftest import shared
+from tests.model import tuning
 from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
 from tests.model.tuning import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
@@ -137,24 +139,16 @@ def test_every_choice_has_a_probability_and_no_other(learnt: tuple[dict[str, Any
 def test_the_published_weights_give_the_published_predictions(
     learnt: tuple[dict[str, Any], Path], made: dict[str, Path], words: Tokenizer
 ) -> None:
-    """One row at a time: without padding, and without the other choices."""
+    """One example at a time."""
     _, out = learnt
-    model = Classifier(ARCHITECTURE, len(words.vocabulary), 1, "cls").eval()
+    model = Classifier(ARCHITECTURE, len(words.vocabulary), 1, "cls")
     model.load_state_dict(checkpoint.load_tensors(out / "model.safetensors"))
     seed = json.loads((out / "scores.json").read_text())["published_seed"]
     frame = pl.read_parquet(out / "predictions" / f"dev-seed-{seed}.parquet").select(pl.col("^p_.*$"))
-    for row, given in zip(made_up(30), frame.iter_rows(), strict=True):
-        numbers = []
-        for choice in row["choices"]:
-            first, second = (
-                [token for ids in words.encode_ids([text]) for token in ids] for text in (row["text_a"], choice)
-            )
-            ids = torch.tensor([[words.cls_id, *first, words.sep_id, *second, words.sep_id]])
-            types = torch.tensor([[0] * (len(first) + 2) + [1] * (len(second) + 1)])
-            with torch.no_grad():
-                numbers.append(model(ids, types, torch.ones_like(ids, dtype=torch.bool)).item())
-        expected = np.exp(numbers) / np.exp(numbers).sum()
-        assert np.allclose(expected, given[: len(numbers)], atol=1e-5)
+    part = read_choices(made["task_data"] / "dev.parquet", words, 12)
+    for number, given in enumerate(frame.iter_rows()):
+        expected = tuning.logits(model, part, np.array([number])).softmax(1)[0]
+        assert np.allclose(expected, given[: len(expected)], atol=1e-5)
 
 
 def test_stopped_and_resumed_it_gives_the_same_bytes(
@@ -163,7 +157,7 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(
     run = run_folder(made, tmp_path, CONFIG)
     for _ in range(2):
         assert not train(run, StopAfter(29))
-        assert list(run.glob("current/pretrained-42/step-*"))
+        assert list(run.glob("current/pretrained-0-42/step-*"))
     statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
     assert content(out) == content(learnt[1])
@@ -212,13 +206,13 @@ def test_the_report_shows_it(learnt: tuple[dict[str, Any], Path]) -> None:
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_loss_by_hand() -> None:
+def test_the_loss_by_hand(made: dict[str, Path], words: Tokenizer) -> None:
     """Three choices with 1, 2, 0 of which the second is right, two with 3, 3 of which the first is: a row each of a batch."""
     numbers = torch.tensor([[3.0], [3.0], [1.0], [2.0], [0.0]], requires_grad=True)
     logits = side_by_side(numbers, torch.tensor([[2, 3, 4], [0, 1, -1]]))
     assert logits.tolist() == [[1, 2, 0], [3, 3, float("-inf")]]
     head = heads.HEADS["multiple_choice"]
-    loss = head.loss(logits, torch.tensor([1, 0]))
+    loss = head.loss(logits, torch.tensor([1, 0]), torch.ones(2))
     three = exp(1) + exp(2) + exp(0)
     assert loss.item() == pytest.approx(((log(three) - 2) + log(2)) / 2, abs=1e-6)
     loss.backward()
@@ -226,7 +220,8 @@ def test_the_loss_by_hand() -> None:
     # (probability − 1 of the right one) / examples
     expected = [-0.25, 0.25, exp(1) / three / 2, (exp(2) / three - 1) / 2, exp(0) / three / 2]
     assert numbers.grad.flatten().tolist() == pytest.approx(expected, abs=1e-6)
-    assert head.guesses(logits.detach()).tolist() == [1, 0]
+    part = read_choices(made["task_data"] / "dev.parquet", words, 12)
+    assert head.guesses(part, logits.detach(), {}).tolist() == [1, 0]
 
 
 def test_a_row_for_every_choice_and_the_longer_text_is_cut(words: Tokenizer, tmp_path: Path) -> None:
@@ -247,23 +242,34 @@ def test_a_row_for_every_choice_and_the_longer_text_is_cut(words: Tokenizer, tmp
     assert part.counts == {"choices": 5, "cut_choices": 2}
     assert part.lengths.tolist() == [8, 8]
     assert heads.HEADS["multiple_choice"].labels({}, [part]) == ["0", "1", "2"]
-    ids, types, mask, compared = padded(part, np.array([1, 0]), 8, words.pad_id)
-    assert [words.tokens(row[kept]) for row, kept in zip(ids, mask, strict=True)] == [
-        words.tokens(part.input_ids[row]) for row in (3, 4, 0, 1, 2)
-    ]
-    assert types.tolist()[0] == [0, 0, 0, 0, 0, 0, 1, 1]
-    assert compared.tolist() == [[0, 1, -1], [2, 3, 4]]
+    side_by_side, flat = (tuning.batch(part, np.array([1, 0]), padded=padded) for padded in (True, False))
+    assert isinstance(side_by_side, Padded)
+    assert isinstance(flat, Flat)
+    ids, mask = side_by_side.input_ids.numpy(), side_by_side.attention_mask.numpy()
+    rows = [words.tokens(part.input_ids[row]) for row in (3, 4, 0, 1, 2)]
+    assert [words.tokens(row[kept]) for row, kept in zip(ids, mask, strict=True)] == rows
+    assert words.tokens(flat.input_ids.numpy()) == [token for row in rows for token in row]
+    assert side_by_side.token_type_ids.tolist()[0] == [0, 0, 0, 0, 0, 0, 1, 1]
+    for batch in (side_by_side, flat):
+        assert batch.read.compared is not None
+        assert batch.read.compared.tolist() == [[0, 1, -1], [2, 3, 4]]
 
 
 def test_a_batch_holds_all_choices_of_its_examples(made: dict[str, Path], words: Tokenizer) -> None:
     part = read_choices(made["task_data"] / "train.parquet", words, 12)
     expected = [len(row["choices"]) for row in made_up(30)]
-    for batches in (epoch_batches(part.lengths, 4, 1, 0), sorted_batches(part.lengths, 4)):
+    for batches in (
+        epoch_batches(part.lengths, 4, 1, 0, False),
+        epoch_batches(part.lengths, 4, 1, 0, True),
+        sorted_batches(part.lengths, 4),
+    ):
         assert sorted(np.concatenate(batches).tolist()) == list(range(30))
         for batch in batches:
-            ids, _, _, compared = padded(part, batch, 12, words.pad_id)
+            rows = tuning.batch(part, batch)
+            compared = rows.read.compared
+            assert compared is not None
             assert (compared >= 0).sum(1).tolist() == [expected[example] for example in batch]
-            assert sorted(compared[compared >= 0].tolist()) == list(range(len(ids)))
+            assert sorted(compared[compared >= 0].tolist()) == list(range(len(rows.read.tokens)))
 
 
 def test_swag_as_it_is_published(tmp_path: Path) -> None:

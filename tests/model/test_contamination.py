@@ -107,6 +107,7 @@ def test_pairs_and_accents_and_several_tasks_are_kept_apart(tmp_path: Path) -> N
     ("kind", "row"),
     [
         ("regression", {"text_a": "a b", "text_b": "c d"}),
+        ("sentence_similarity", {"text_a": "a b", "text_b": "c d"}),
         ("multiple_choice", {"text_a": "a b", "choices": ["c", "d x"]}),
         ("tagging", {"words": ["a", "b", "c", "d"]}),
         ("span", {"question": "x?", "context": "a b c d", "answers": []}),

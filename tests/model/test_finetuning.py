@@ -13,18 +13,22 @@ import pytest
 import torch
 
 from model import checkpoint, examples, finetuning
+from model.attention import Rows
 from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier, mean_pool
-from model.finetuning_loop import load_encoder, train
+from model.finetuning_loop import train
+from model.finetuning_run import load_encoder
 from model.tasks import EXAMPLES_SCHEMA
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError
 from tests.model.tiny import write_vocabulary
 from tests.model.tuning import (
+    batch,
     content,
     kill_at_its_first_checkpoint,
+    logits,
     pretrained,
     run_folder,
     run_stage,
@@ -135,9 +139,7 @@ def test_predictions_give_the_scores_and_the_published_weights_give_the_predicti
     model.load_state_dict(checkpoint.load_tensors(out / "model.safetensors"))
     words = tokenizer.load(made["wordpiece_vocab"])
     part = examples.read_examples(made["task_data"] / "test.parquet", words, described["max_length"])
-    with torch.no_grad():
-        inputs = [torch.from_numpy(a) for a in examples.padded(part, np.arange(40), 12, words.pad_id)]
-        probabilities = model.eval()(*inputs).softmax(1)
+    probabilities = logits(model, part, np.arange(40)).softmax(1)
     frame = pl.read_parquet(out / "predictions" / f"test-seed-{best['seed']}.parquet")
     assert np.allclose(frame["p_wet"], probabilities[:, 1], atol=1e-5)
 
@@ -150,7 +152,7 @@ def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
     assert not (run / "result").exists()
 
     class AfterTwoRuns(Stop):
-        asked = property(lambda self: (run / "runs" / "pretrained-43").exists())  # type: ignore[assignment]
+        asked = property(lambda self: (run / "runs" / "pretrained-0-43").exists())  # type: ignore[assignment]
 
     assert not train(run, AfterTwoRuns())
     assert not (run / "result").exists()
@@ -202,7 +204,7 @@ def test_a_task_without_data_is_handed_on(made: dict[str, Path], tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "counts", "why"),
     [
-        ("span", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind span yet"),
+        ("other", {"train": 9, "dev": 9, "test": 0}, "fine-tuning can't train tasks of kind other yet"),
         ("pair_classification", {"test": 9}, "it has no training part: it tests the model of another task"),
     ],
 )
@@ -264,9 +266,10 @@ def test_the_encoder_is_the_pretrained_one_and_the_head_follows_from_the_seed(ma
         load_encoder(Classifier(ARCHITECTURE, 26, 3, "cls"), made["pretrained"])
 
 
-def test_mean_pooling_leaves_padding_out() -> None:
-    hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [100.0, 100.0]]])
-    assert mean_pool(hidden, torch.tensor([[True, True, False]])).tolist() == [[2.0, 4.0]]
+def test_mean_pooling_is_of_each_row() -> None:
+    states = torch.tensor([[1.0, 2.0], [3.0, 6.0], [5.0, 5.0]])
+    rows = Rows(torch.tensor([0, 2, 3], dtype=torch.int32), 2)
+    assert mean_pool(states, torch.tensor([0, 0, 1]), rows).tolist() == [[2.0, 4.0], [5.0, 5.0]]
 
 
 def test_pair_lengths_are_those_of_the_original_loop() -> None:
@@ -297,24 +300,25 @@ def test_pairs_and_long_texts_as_ids(made: dict[str, Path], tmp_path: Path) -> N
     assert part.texts == ("the river a rock of sand", "the " * 20)
     assert part.truncated == 2
     assert part.labels.tolist() == [1, examples.UNKNOWN]
-    _, types, mask = examples.padded(part, [0, 1], 8, words.pad_id)
-    assert types.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0] * 8]
-    assert mask.all()
+    found = batch(part, np.array([0, 1]))
+    assert found.token_type_ids.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, *[0] * 8]
+    assert found.read.tokens.tolist() == [0, 8]
+    assert batch(part, np.array([1]), whole=True).read.tokens.tolist() == list(range(8))
 
 
-def test_batches_hold_every_row_once_follow_from_seed_and_epoch_and_waste_little() -> None:
+@pytest.mark.parametrize("by_length", [False, True])
+def test_batches_hold_every_row_once_follow_from_seed_and_epoch_and_waste_little(by_length: bool) -> None:
     lengths = np.random.default_rng(0).integers(5, 129, 1003)
-    first = examples.epoch_batches(lengths, 32, seed=1, epoch=0)
+    first = examples.epoch_batches(lengths, 32, seed=1, epoch=0, by_length=by_length)
     assert sorted(np.concatenate(first).tolist()) == list(range(1003))
     assert {len(batch) for batch in first} == {32, 1003 % 32}
-    again = examples.epoch_batches(lengths, 32, seed=1, epoch=0)
+    again = examples.epoch_batches(lengths, 32, seed=1, epoch=0, by_length=by_length)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     for seed, epoch in ((1, 1), (2, 0)):
-        other = examples.epoch_batches(lengths, 32, seed, epoch)
+        other = examples.epoch_batches(lengths, 32, seed, epoch, by_length)
         assert not np.array_equal(np.concatenate(first), np.concatenate(other))
-    widths = [examples.padded_length(int(lengths[batch].max()), 128) for batch in first]
+    widths = [int(lengths[batch].max()) for batch in first]
     padded = sum(width * len(batch) for width, batch in zip(widths, first, strict=True))
-    assert all(width % 8 == 0 for width in widths)
-    assert lengths.sum() / padded > 0.9  # in random order it would be about 0.52
+    assert (lengths.sum() / padded > 0.9) == by_length  # in random order it is about 0.52
     # the batches are shuffled too: long and short ones are mixed
     assert abs(np.corrcoef(np.arange(len(widths)), widths)[0, 1]) < 0.5

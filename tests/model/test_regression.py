@@ -27,7 +27,7 @@ from tests.conftest import shared
 from tests.model.test_report import make
 from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.tuning import StopAfter, content, logits, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "##s")
 pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
@@ -132,19 +132,16 @@ def test_the_published_predictions_have_the_published_scores(learnt: tuple[dict[
 def test_the_published_weights_give_the_published_predictions(
     learnt: tuple[dict[str, Any], Path], made: dict[str, Path]
 ) -> None:
-    """One row at a time: without padding."""
+    """One row at a time."""
     _, out = learnt
     words = tokenizer.load(made["wordpiece_vocab"])
-    model = Classifier(ARCHITECTURE, len(words.vocabulary), 1, "cls").eval()
+    model = Classifier(ARCHITECTURE, len(words.vocabulary), 1, "cls")
     model.load_state_dict(checkpoint.load_tensors(out / "model.safetensors"))
     seed = json.loads((out / "scores.json").read_text())["published_seed"]
     frame = pl.read_parquet(out / "predictions" / f"dev-seed-{seed}.parquet")
     part = read_scored(made["task_data"] / "dev.parquet", words, 16)
-    for row, start, given in zip(part.input_ids, part.second_starts, frame["prediction"], strict=True):
-        ids = torch.tensor(row[None].astype(np.int64))
-        with torch.no_grad():
-            found = model(ids, (torch.arange(len(row)) >= start).long()[None], torch.ones_like(ids, dtype=torch.bool))
-        assert found.item() == pytest.approx(given, abs=1e-5)
+    for row, given in enumerate(frame["prediction"]):
+        assert logits(model, part, np.array([row])).item() == pytest.approx(given, abs=1e-5)
 
 
 def test_stopped_and_resumed_it_gives_the_same_bytes(
@@ -153,7 +150,7 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(
     run = run_folder(made, tmp_path, CONFIG)
     for _ in range(2):
         assert not train(run, StopAfter(26))
-        assert list(run.glob("current/pretrained-42/step-*"))
+        assert list(run.glob("current/pretrained-0-42/step-*"))
     statistics, out = run_stage(made, tmp_path, CONFIG)
     assert statistics["resume_count"] == 2
     assert content(out) == content(learnt[1])
@@ -202,16 +199,17 @@ def test_the_report_and_the_checks_show_it(learnt: tuple[dict[str, Any], Path], 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_loss_by_hand() -> None:
+def test_the_loss_by_hand(made: dict[str, Path]) -> None:
     """Scores 2 and 5, predicted 1 and 5.5: (1² + 0.5²) / 2, and the derivative 2 (prediction − score) / 2."""
     logits = torch.tensor([[1.0], [5.5]], requires_grad=True)
     head = heads.HEADS["regression"]
-    loss = head.loss(logits, torch.tensor([2.0, 5.0], dtype=torch.float64))
+    loss = head.loss(logits, torch.tensor([2.0, 5.0], dtype=torch.float64), torch.ones(2))
     assert (loss.item(), loss.dtype) == (0.625, torch.float32)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad.tolist() == [[-1.0], [0.5]]
-    assert head.guesses(logits.detach()).tolist() == [1.0, 5.5]
+    part = read_scored(made["task_data"] / "dev.parquet", tokenizer.load(made["wordpiece_vocab"]), 16)
+    assert head.guesses(part, logits.detach(), {}).tolist() == [1.0, 5.5]
 
 
 def test_constant_predictions_score_zero_and_unknown_scores_are_left_out(made: dict[str, Path], tmp_path: Path) -> None:
@@ -228,7 +226,8 @@ def test_constant_predictions_score_zero_and_unknown_scores_are_left_out(made: d
     # against (1, 3, 2): ρ = 1 − 6 · 2 / 24
     expected = {"pearson": pytest.approx(1.5 / 39**0.5, rel=1e-5), "spearman": 0.5}
     assert head.scores(names, part, np.array([0.0, 9.0, 2.0, 1.0]), []) == expected
-    table = head.predictions(part, torch.tensor([[0.0], [9.0], [2.0], [1.0]]), [])
+    table, files = head.predictions(part, torch.tensor([[0.0], [9.0], [2.0], [1.0]]), [], {})
+    assert not files
     assert table["label"].to_pylist() == [-1.0, None, 0.5, 5.0]
 
 

@@ -12,7 +12,7 @@ import torch
 from model import checkpoint
 from model.bert import BertForPretraining
 from model.fill_mask import load_release
-from model.release import make_release
+from model.release import SENTENCE_VECTORS, make_release
 from model.weights import from_hugging_face, to_hugging_face
 from pipeline import tokenizer
 from pipeline.config import Architecture, ReleaseConfig
@@ -174,6 +174,7 @@ def test_the_card_and_the_statistics(tmp_path: Path) -> None:
         assert text in card
     assert "| next-sentence accuracy | 0.8125 | 0.5312 |" in card
     assert "becomes σ" in card and tokenizer.load(folder).lowercase
+    assert card.endswith(f"```\n\n{SENTENCE_VECTORS}\n") and "[CLS] and the pooler mean nothing" in card
     assert statistics["parameters"] == sum(p.numel() for p in model.parameters())
     assert statistics["held_out"] == SCORES
     assert str(tmp_path) not in card

@@ -108,3 +108,14 @@ def test_tags_and_scores() -> None:
         ("b", "off by +2.00"),
         ("a", "off by −0.50"),
     ]
+
+
+def test_similarity_is_wrong_by_ranks() -> None:
+    """Cosines and scores of 0 to 5 have no difference; their ranks have: of four examples the first and the last change places."""
+    given = pa.table({"example_id": [*"abcd"], "label": [0.0, 2.0, 3.0, 5.0], "prediction": [0.9, 0.5, 0.6, 0.1]})
+    predicted = Predicted("sentence_similarity", (), {1: given})
+    assert [row["error_seed_1"] for row in right_and_wrong({"dev": predicted}).to_pylist()] == [1.0, 0.0, 0.0, -1.0]
+    assert [(row["example_id"], row["how"]) for row in worst(predicted, 1, None)] == [
+        ("a", "off by +1.00 of the ranking"),
+        ("d", "off by −1.00 of the ranking"),
+    ]

@@ -71,7 +71,7 @@ def test_eval_results_are_what_the_hubs_library_reads() -> None:
     (cola,) = parse_eval_result_entries(yaml.safe_load(files["cola.yaml"]))
     assert (cola.dataset_id, cola.task_id, cola.value, cola.date) == ("nyu-mll/glue", "cola", 52.1, "2026-01-02")
     assert cola.notes == (
-        "Matthews correlation on validation, median of 3 seeds, 95 % interval 50.1–54.1; release abc123"
+        "cola | title: Matthews correlation on validation, median of 3 seeds, 95 % interval 50.1–54.1; release abc123"
     )
     (mnli,) = parse_eval_result_entries(yaml.safe_load(files["mnli.yaml"]))
     assert "on validation_matched" in (mnli.notes or "")

@@ -18,7 +18,6 @@ from model.span_answers import (
     SpanAnswer,
     SpanPrediction,
     best_null_threshold,
-    n_best_file,
     null_threshold,
     span_predictions,
 )
@@ -306,15 +305,3 @@ def test_the_threshold_is_that_of_the_official_search(tmp_path: Path) -> None:
     assert score("squad2.0", gold, predictions, None)["scores"][0]["points"] == pytest.approx(100 * best)
     points = {(row["part"], row["metric"]): row["points"] for row in official["scores"]}
     assert points["best threshold", "f1"] == pytest.approx(100 * best)
-
-
-def test_the_n_best_file() -> None:
-    predictions = {
-        "5a": SpanPrediction((SpanAnswer("Zoë", 3, 6, 2.0, 1.5, 0.75), SpanAnswer("", 0, 0, 1, 1, 0.25)), 2.0)
-    }
-    assert json.loads(n_best_file(predictions)) == {
-        "5a": [
-            {"text": "Zoë", "probability": 0.75, "start_logit": 2.0, "end_logit": 1.5},
-            {"text": "", "probability": 0.25, "start_logit": 1, "end_logit": 1},
-        ]
-    }

@@ -11,13 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from model import checkpoint, finetuning, heads
 from model.child import Stop
 from model.classifier import Classifier
 from model.conll import iob2, read_sentences
-from model.examples import UNKNOWN, Asked, Examples, padded
+from model.examples import UNKNOWN, Asked, Examples
 from model.finetuning_loop import train
 from model.scoring.command import score
 from model.tagged_words import best_windows, read_words, windows
@@ -29,8 +28,10 @@ from pipeline.errors import DataError
 from tests.conftest import shared
 from tests.model.tiny import write_vocabulary
 from tests.model.tuning import (
+    batch,
     content,
     kill_at_its_first_checkpoint,
+    logits,
     pretrained,
     run_folder,
     run_stage,
@@ -139,7 +140,7 @@ def test_sentences_are_learnt_by_heart_and_every_word_is_published(
     statistics, out = learnt
     scores = json.loads((out / "scores.json").read_text())
     assert statistics["dev_entity_f1"] == scores["summary"]["dev"]["entity_f1"]["lowest"] == 1.0
-    assert scores["hyperparameters"]["pooling"] == "words"
+    assert scores["hyperparameters"]["pooling"] == "tokens"
     assert scores["baselines"]["majority"] == {
         "label": "O",
         "dev": (nothing := {"accuracy": 0.612903, "entity_f1": 0.0, "precision": 0.0, "recall": 0.0}),  # 19 of 31 are O
@@ -170,16 +171,14 @@ def test_the_published_weights_give_the_published_predictions(
     _, out = learnt
     described = json.loads((out / "config.json").read_text())
     words = tokenizer.load(made["wordpiece_vocab"])
-    model = Classifier(ARCHITECTURE, len(words.vocabulary), len(LABELS), described["pooling"]).eval()
+    model = Classifier(ARCHITECTURE, len(words.vocabulary), len(LABELS), described["pooling"])
     model.load_state_dict(checkpoint.load_tensors(out / "model.safetensors"))
     part = read_words(made["task_data"] / "dev.parquet", words, described["max_length"])
     seed = json.loads((out / "scores.json").read_text())["published_seed"]
     frame = pl.read_parquet(out / "predictions" / f"dev-seed-{seed}.parquet")
-    for row in range(len(part.input_ids)):  # one at a time: without padding
-        with torch.no_grad():
-            inputs = [torch.from_numpy(array) for array in padded(part, [row], 12, words.pad_id)]
-            probabilities = model(*inputs).softmax(1)
-        expected = frame[part.numbers(np.array([row]))].select([f"p_{label}" for label in LABELS]).to_numpy()
+    for row in range(len(part.input_ids)):
+        probabilities = logits(model, part, np.array([row])).softmax(1)
+        expected = frame[part.labels_of(np.array([row]))].select([f"p_{label}" for label in LABELS]).to_numpy()
         assert np.allclose(probabilities, expected, atol=1e-5)
 
 
@@ -190,7 +189,7 @@ def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(
     kill_at_its_first_checkpoint(run)
 
     class AfterOneRun(Stop):
-        asked = property(lambda self: (run / "runs" / "pretrained-42").exists())  # type: ignore[assignment]
+        asked = property(lambda self: (run / "runs" / "pretrained-0-42").exists())  # type: ignore[assignment]
 
     assert not train(run, AfterOneRun())
     assert not (run / "result").exists()
@@ -276,14 +275,15 @@ def test_first_pieces_are_read_and_words_without_or_with_too_many_pieces_are_cou
     ]
     assert part.asked is not None
     assert [places.tolist() for places in part.asked.places] == [[1, 2, 6, 7], [1], [1], [1]]
-    assert [part.numbers(np.array([row])).tolist() for row in range(4)] == [[0, 1, 2, 3], [4], [5], [6]]
+    assert [part.labels_of(np.array([row])).tolist() for row in range(4)] == [[0, 1, 2, 3], [4], [5], [6]]
     assert part.labels.tolist() == [1, 0, 0, 2, UNKNOWN, UNKNOWN, UNKNOWN]
     assert (len(part), part.truncated) == (2, 1)
     assert part.counts == {"words": 7, "windowed_sentences": 1, "cut_words": 1, "blank_words": 1}
-    _, types, mask, asked = padded(part, [2, 0], 16, words.pad_id)
-    assert mask.shape == (2, 10) or mask.shape == (2, 16)
-    assert asked.tolist() == [1, *(mask.shape[1] + place for place in (1, 2, 6, 7))]
-    assert not types.any()
+    for padded, width in ((True, 16), (False, 10)):
+        found = batch(part, np.array([2, 0]), padded=padded)
+        assert found.read.tokens.tolist() == [1, *(width + place for place in (1, 2, 6, 7))]
+        assert found.read.rows.starts.tolist() == [0, 1, 5]
+        assert not found.token_type_ids.any()
 
 
 def of_words(labels: list[list[int]]) -> Examples:

@@ -219,6 +219,46 @@ def test_regression(tmp_path: Path) -> None:
     assert described["score_range"] == [scores.min(), scores.max()]
 
 
+def test_pairs_that_mean_the_same_with_dev_pairs_that_have_scores(tmp_path: Path) -> None:
+    train = [
+        {"a": "cats purr", "b": "the cat purrs", "other": "dogs bark", "label": "no number"},  # which nobody reads
+        {"a": "dogs bark", "b": "a dog barks", "other": " "},
+        {"a": "ants march", "b": "", "other": "x"},
+        {"a": "in dev", "b": "in dev too", "other": "x"},
+        {"a": "bees hum", "b": "a bee hums", "other": "Bees hum"},
+        {"a": "bees hum", "b": "a bee hums", "other": "bees  hum"},
+    ]
+    dev = [{"a": "in dev", "b": "in dev too", "label": "2.5"}, {"a": "x", "b": "y", "label": ""}]
+    for name, records in (("train", train), ("dev", dev)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
+    files = {part: {"path": str(tmp_path / f"{part}.jsonl")} for part in ("train", "dev")}
+    form = {"kind": "sentence_similarity", "text": "a", "text_b": "b", "negative": "other"}
+    statistics, out = prepare(tmp_path, Task.model_validate({"files": files, **form}))
+    found = {part: pl.read_parquet(out / f"{part}.parquet").rows() for part in ("train", "dev")}
+    assert found["train"] == [
+        ("train:1", "cats purr", "the cat purrs", "dogs bark", None),
+        ("train:2", "dogs bark", "a dog barks", None, None),
+        ("train:5", "bees hum", "a bee hums", "Bees hum", None),
+    ]
+    assert found["dev"] == [("dev:1", "in dev", "in dev too", None, 2.5)]
+    assert statistics["dropped"] == {
+        "train: also stands in dev": 1,
+        "train: empty text": 1,
+        "train: the negative is a text of the pair": 1,
+        "dev: empty label": 1,
+    }
+
+
+def test_of_scored_pairs_those_that_mean_the_same_are_trained_and_a_share_of_all_is_dev(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"a {n}", "text_b": f"b {n}", "label": n % 6}) for n in range(300)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    described, out = own(tmp_path, tmp_path / "a.jsonl", kind="sentence_similarity", positive_score=4, dev_share=0.3)
+    train, dev = (pl.read_parquet(out / f"{part}.parquet")["score"].to_list() for part in ("train", "dev"))
+    assert set(train) == {4, 5} and set(dev) == {0, 1, 2, 3, 4, 5}
+    assert described["dropped"] == {"train: a score below 4": 300 - len(train) - len(dev)}
+    assert (described["metric"], described["read"]) == ("spearman", {"train": 300})
+
+
 def test_entities_in_a_column_file_become_iob2_and_documents_stay_together(tmp_path: Path) -> None:
     document = "-DOCSTART- O\n\nAda I-PER\nmet O\nBo I-PER\nCy B-PER\n\nParis I-LOC\n\n"
     (tmp_path / "a.conll").write_text(document * 50)

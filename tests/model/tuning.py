@@ -5,14 +5,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from model import checkpoint, finetuning
+from model.attention import Rows
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
+from model.classifier import Classifier
+from model.devices.cpu import Cpu
+from model.examples import Examples, Ints
+from model.tuning_batches import Batch, Padded, Read, batch_of
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.stage import ROOT
 
@@ -64,6 +72,35 @@ def kill_at_its_first_checkpoint(run: Path) -> None:
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
+
+
+class SideBySide(Cpu):
+    """A CPU that gets padding, as other devices do."""
+
+    unpadded = False
+
+
+def batch(examples: Examples, numbers: Ints, whole: bool = False, padded: bool = False) -> Batch:
+    """A batch on the CPU."""
+    return batch_of(examples, numbers, whole, SideBySide() if padded else Cpu(), pad_id=0)
+
+
+def given(inputs: Mapping[str, Tensor], tokens: Tensor, compared: Tensor | None = None) -> Padded:
+    """A batch out of what transformers' tokenizer gives; of every row, as many `tokens` are read."""
+    ids = inputs["input_ids"]
+    each = len(tokens) // len(ids)
+    starts = torch.arange(len(ids) + 1, dtype=torch.int32) * each
+    read = Read(tokens, Rows(starts, each), torch.arange(len(ids)).repeat_interleave(each), compared)
+    return Padded(ids, inputs["token_type_ids"], inputs["attention_mask"].bool(), read)
+
+
+def logits(model: Classifier, examples: Examples, numbers: Ints) -> Tensor:
+    """What a model says; the same, within rounding, with padding."""
+    model.eval()
+    with torch.no_grad():
+        found, padded = (model(batch(examples, numbers, model.whole, padded)) for padded in (False, True))
+    torch.testing.assert_close(found, padded, atol=1e-5, rtol=1e-4)
+    return found
 
 
 class StopAfter(Stop):

@@ -271,6 +271,7 @@ def task_of_kind(folder: Path, kind: str) -> None:
     answer = pa.struct([("text", pa.string()), ("start", pa.int32())])
     fields: dict[str, list[tuple[str, pa.DataType]]] = {
         "regression": [("text_a", pa.string()), ("text_b", pa.string()), ("score", pa.float64())],
+        "sentence_similarity": [("text_a", pa.string()), ("text_b", pa.string()), ("negative", pa.string()), ("score", pa.float64())],
         "multiple_choice": [("text_a", pa.string()), ("choices", list_of()), ("label", pa.int32())],
         "tagging": [("words", list_of()), ("tags", pa.list_(pa.int32())), ("document_id", pa.string())],
         "span": [("question", pa.string()), ("context", pa.string()), ("answers", pa.list_(answer)), ("impossible", pa.bool_())],
@@ -309,6 +310,7 @@ def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
             pq.write_table(pa.Table.from_pylist(rows), folder / "predictions" / f"{part}-seed-{seed}.parquet")
     scores = {
         "metric": "accuracy",
+        "sizes": {"train": 9, "dev": 4, "test": 4},
         "seeds": [{"accuracy": 0.9}, {"accuracy": 0.8}],
         "summary": {"dev": {"accuracy": {"median": 0.85}}},
         "baselines": {"majority": {"dev": {"accuracy": 0.5}}},
@@ -996,7 +998,7 @@ def test_a_task_of_ones_own_need_not_have_a_test_part(tmp_path: Path) -> None:
         assert ("has_examples" in failed("task_data", tmp_path, config, statistics)) == missing
 
 
-@pytest.mark.parametrize("kind", ["regression", "multiple_choice", "tagging", "span"])
+@pytest.mark.parametrize("kind", ["regression", "sentence_similarity", "multiple_choice", "tagging", "span"])
 def test_tasks_of_every_kind(kind: str, tmp_path: Path) -> None:
     config, statistics = good_task(tmp_path)
     task_of_kind(tmp_path, kind)
@@ -1009,6 +1011,9 @@ def test_tasks_of_every_kind(kind: str, tmp_path: Path) -> None:
         ("regression", row(2, "train.parquet", score=None), "scores_filled"),
         ("regression", row(2, "train.parquet", text_a=""), "texts_not_empty"),
         ("regression", row(2, "test.parquet", text_a="dev 1"), "test_unseen"),
+        ("sentence_similarity", row(2, "dev.parquet", score=None), "scores_filled"),
+        ("sentence_similarity", row(2, "test.parquet", score=math.inf), "scores_filled"),
+        ("sentence_similarity", row(2, "test.parquet", text_a="train 1"), "test_unseen"),
         ("multiple_choice", row(2, "train.parquet", label=3), "labels_known"),
         ("multiple_choice", row(2, "train.parquet", label=-1), "labels_known"),
         ("multiple_choice", row(2, "dev.parquet", choices=["one"], label=0), "choices_complete"),
@@ -1036,12 +1041,19 @@ def test_labels_of_test_may_be_unknown_in_every_kind(tmp_path: Path) -> None:
     config, statistics = good_task(tmp_path)
     for kind, unknown in (
         ("regression", {"score": None}),
+        ("sentence_similarity", {"score": None}),
         ("multiple_choice", {"label": None}),
         ("tagging", {"tags": None}),
         ("span", {"answers": [], "impossible": None}),
     ):
         of_kind(kind, every("test.parquet", **unknown))(tmp_path, statistics)
         assert failed("task_data", tmp_path, config, statistics) == {}
+
+
+def test_pairs_of_train_need_no_scores(tmp_path: Path) -> None:
+    config, statistics = good_task(tmp_path)
+    of_kind("sentence_similarity", every("train.parquet", score=None))(tmp_path, statistics)
+    assert failed("task_data", tmp_path, config, statistics) == {}
 
 
 def test_a_public_task_keeps_its_test_examples_whole_and_may_lack_a_test_part(tmp_path: Path) -> None:
