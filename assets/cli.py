@@ -151,7 +151,8 @@ def run(
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
     elif succeeded:
         following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
-        audited = asset.path if asset else f"{recipe}/{'NAME' if recipe == RESERVED else 'release'}"
+        last = "NAME" if recipe == RESERVED else "release" if "release" in nodes else "benchmark_report"
+        audited = asset.path if asset else f"{recipe}/{last}"
         print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
         left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
@@ -178,6 +179,8 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: fl
         print(json.dumps({**state, "training": told}, indent=2, ensure_ascii=False))
     elif told is not None:
         print(cost.estimate_text(told))
+    elif any(wanted[name].stage.name == "finetuned" for name in left):
+        print("\nNo estimate: only pretraining is estimated, and none of it would run.")
     if _has_error(state):
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ from model import comparison, contamination, finetuning, imported, pretraining, 
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary, yamlmodel
 from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
-from pipeline.config import Comparison
+from pipeline.config import Comparison, Corpus
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
@@ -50,25 +50,23 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
         made[name] = Node(recipe.name, name, stage, config, declared, {k: made[v] for k, v in inputs.items()})
         return name
 
-    texts = {}
-    for name, source in recipe.corpus.sources.items():
-        if source.kind == "wikipedia":
-            texts[name] = add(f"{name}_text", extraction.STAGE, dump=add(f"{name}_dump", sources.STAGE))
-        else:
-            stage = books.STAGE if source.kind == "books" else own_text.STAGE
-            texts[name] = add(f"{name}_text", stage, files=add(f"{name}_files", sources.STAGE))
-    corpus = add("documents", documents.STAGE, **texts)
-    last: dict[str, str] = {}  # what a phase goes on with, under the input name that the stage gives it
-    if recipe.pretraining.start:
+    last: dict[
+        str, str
+    ] = {}  # what a phase, or fine-tuning, goes on with, under the input name that the phase gives it
+    corpus: dict[str, str] = {}
+    if recipe.checkpoint or (recipe.pretraining and recipe.pretraining.start):
         last = {"imported_checkpoint": add("imported_checkpoint", imported.STAGE)}
-    words = add("wordpiece_vocab", vocabulary.STAGE, documents=corpus, **last)
-    for phase in recipe.pretraining.phases:
+    if recipe.corpus:
+        corpus = {"documents": _documents(recipe.corpus, add)}
+    words = add("wordpiece_vocab", vocabulary.STAGE, **corpus, **last)
+    for phase in recipe.pretraining.phases if recipe.pretraining else ():
         length = phase.sequence_length
-        pairs = add(f"pretraining_shards_{length}", shards.STAGE, documents=corpus, wordpiece_vocab=words)
+        pairs = add(f"pretraining_shards_{length}", shards.STAGE, wordpiece_vocab=words, **corpus)
         read = {"pretraining_shards": pairs, "wordpiece_vocab": words, **last}
         last = {"previous": add(f"pretrained_{length}", pretraining.STAGE, **read)}
-    pretrained = last["previous"]
-    add("release", release.STAGE, pretrained=pretrained, wordpiece_vocab=words)
+    (pretrained,) = last.values()
+    if recipe.pretraining:
+        add("release", release.STAGE, pretrained=pretrained, wordpiece_vocab=words)
     data, tuned = {}, {}
     for task in recipe.finetuning.tasks:
         data[f"task_data_{task}"] = add(f"task_data_{task}", tasks.STAGE)
@@ -79,13 +77,26 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             pretrained=pretrained,
             wordpiece_vocab=words,
         )
-    overlap = add("contamination", contamination.STAGE, documents=corpus, **data)
-    add("benchmark_report", report.STAGE, pretrained=pretrained, contamination=overlap, **tuned, **data)
+    overlap = {"contamination": add("contamination", contamination.STAGE, **corpus, **data)} if corpus else {}
+    add("benchmark_report", report.STAGE, pretrained=pretrained, **overlap, **tuned, **data)
     return made
 
 
+def _documents(corpus: Corpus, add: Callable[..., str]) -> str:
+    """Add the assets of a corpus, from every source to the documents; the name of the last."""
+    texts = {}
+    for name, source in corpus.sources.items():
+        if source.kind == "wikipedia":
+            texts[name] = add(f"{name}_text", extraction.STAGE, dump=add(f"{name}_dump", sources.STAGE))
+        else:
+            stage = books.STAGE if source.kind == "books" else own_text.STAGE
+            texts[name] = add(f"{name}_text", stage, files=add(f"{name}_files", sources.STAGE))
+    return add("documents", documents.STAGE, **texts)
+
+
 def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str, Node]]) -> Node:
-    """The asset of a comparison: it reads the last `pretrained_L` and every `finetuned_T` that its columns name.
+    """The asset of a comparison: it reads the last `pretrained_L`, or the `imported_checkpoint` of a recipe that has none, and
+    every `finetuned_T` that its columns name.
 
     graph_of: recipe → its nodes.
     """
@@ -94,7 +105,8 @@ def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str,
     for recipe in compared.recipes():
         graph = graph_of(recipe)
         if None in tasks:
-            read[f"{recipe}/pretrained"] = [n for n in graph.values() if n.stage is pretraining.STAGE][-1]
+            trained = [n for n in graph.values() if n.stage in (imported.STAGE, pretraining.STAGE)]
+            read[f"{recipe}/pretrained"] = trained[-1]
         named = (f"finetuned_{task}" for task in sorted(task for task in tasks if task is not None))
         read |= {f"{recipe}/{name}": graph[name] for name in named if name in graph}
     return Node(RESERVED, compared.name, comparison.STAGE, compared, compared.digest(), read, gathers=True)

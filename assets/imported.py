@@ -1,4 +1,4 @@
-"""`imported_checkpoint`: a model made elsewhere that a recipe begins from."""
+"""`imported_checkpoint`: a model made elsewhere that a recipe begins from, or fine-tunes."""
 
 from pathlib import Path
 
@@ -15,6 +15,7 @@ def metadata(record: Record, folder: Path) -> Metadata:
     return {
         **numbers(statistics),
         "taken": "weights and optimizer" if statistics["mode"] == "continue" else "weights",
+        "made": "elsewhere" if statistics.get("external", "record" not in statistics["root"]) else "here",
         "comes_from": dg.MetadataValue.json(statistics["root"]),
         "architecture": dg.MetadataValue.json(statistics["architecture"]),
         "missing": ", ".join(statistics["missing"]) or "nothing",
@@ -24,7 +25,7 @@ def metadata(record: Record, folder: Path) -> Metadata:
 
 
 WIRING = Wiring(
-    description="A model made elsewhere, with its vocabulary: the first phase of pretraining begins with it.",
+    description="A model made elsewhere, with its vocabulary: pretraining begins with it, or it is only fine-tuned.",
     kinds=frozenset({"huggingface"}),
     metadata=metadata,
 )

@@ -164,12 +164,22 @@ def _record(store: Store, target: str) -> Record:
     recipe, _, asset = target.partition("/")
     record = store.pointer(recipe, asset) if asset else None
     if record is None:
+        declared = graph.load().recipes.get(recipe)
+        if declared and asset:
+            declared.config_for(asset)  # names the assets that there are, where this is none
         made = sorted(path.stem for path in (store.home / "assets" / recipe).glob("*.json")) if recipe else []
         raise RecipeError(
             f"{target}: the store has no such artifact" + (f"; {recipe} has {', '.join(made)}" if made else ""),
-            f"Make it: bert run {target}" if asset else f"Name an asset, for example: bert audit {recipe}/release",
+            f"Make it: bert run {target}"
+            if asset
+            else f"Name an asset, for example: bert audit {recipe}/{_example(made)}",
         )
     return record
+
+
+def _example(made: Sequence[str]) -> str:
+    """Of the assets that were made, the one that people ask for most."""
+    return next((name for name in ("release", "benchmark_report") if name in made), "release")
 
 
 def audit_text(found: Plain) -> str:
@@ -198,7 +208,8 @@ def audit_text(found: Plain) -> str:
             f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
             f"    checks   {len(results) - len(failed)} of {len(results)} passed",
         ]
-        lines += [f"    root     {on_one_line(json.dumps(root, ensure_ascii=False))}"] if root else []
+        made = "external, " if step["statistics"].get("external") else ""
+        lines += [f"    root     {made}{on_one_line(json.dumps(root, ensure_ascii=False))}"] if root else []
         lines += [f"    failed   {on_one_line(line)}" for line in failed]
         lines += [f"    rows     {rows}"] if rows else []
         lines += [

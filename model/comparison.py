@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model import lines, metrics, pages
+from model.imported import TOLD as IMPORTED
 from model.tasks import NOT_RUN
 from pipeline.config import Comparison, ComparisonColumn, ComparisonRow
 from pipeline.errors import DataError
@@ -38,7 +39,8 @@ RUN, IN_PART, NOT_MADE, NONE, PUBLISHED_ONLY = "run", "run in part", "not run", 
 def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -> dict[str, Any]:
     """Write comparison.md, comparison.html and comparison.json.
 
-    inputs: `RECIPE/pretrained` (of the last phase) and `RECIPE/finetuned_T`, as far as they are there.
+    inputs: `RECIPE/pretrained` (of the last phase; of a recipe that only fine-tunes, its `imported_checkpoint`) and
+    `RECIPE/finetuned_T`, as far as they are there.
 
     Raises:
         DataError: an input lacks a file, or the number that a column asks for.
@@ -108,6 +110,8 @@ def _value(inputs: Mapping[str, Path], recipe: str, column: ComparisonColumn) ->
 
 
 def _held_out(folder: Path, column: ComparisonColumn) -> float | None:
+    if (folder / IMPORTED).exists():
+        return None  # made elsewhere: there is no held-out text
     scores, name = lines.read_json(folder / "held_out.json"), column.metric.split(".")[1]
     if name == "perplexity":
         loss = scores.get("mlm_loss")

@@ -6,11 +6,11 @@ all lines have the same number of columns.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.scoring.entities import TAG, entities
+from model.scoring.entities import entities
 from model.task_records import decoded
 from pipeline.compressed import lines
 from pipeline.errors import DataError
@@ -73,12 +73,6 @@ def _columns(line: str) -> list[str]:
     if not line.strip():
         return []
     return line.split("\t") if "\t" in line else _SPACES.split(line.strip(" "))
-
-
-def is_iob(tags: Iterable[str]) -> bool:
-    """Whether all tags are O, B-TYPE or I-TYPE, and not all O."""
-    found = set(tags)
-    return bool(found - {"O"}) and all(TAG.fullmatch(tag) for tag in found)
 
 
 def iob2(tags: Sequence[str]) -> list[str]:

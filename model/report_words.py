@@ -5,6 +5,8 @@ from typing import Any
 
 from model import metrics
 
+UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
+"""what there is to say of contamination where a model was made elsewhere"""
 PARTS_IN_WORDS = {"test_mismatched": "test (mismatched)", "dev_mismatched": "dev (mismatched)"}
 
 
@@ -21,8 +23,12 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
             sentences.append(f"{task['title']}: predicted, but not scored, since the answers are not known.")
     if judged and not helped:
         sentences.append(
-            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for; what "
-            "shows that pretraining works, and how far it came, is the held-out curve, not these scores."
+            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for"
+            + (
+                "; what shows that pretraining works, and how far it came, is the held-out curve, not these scores."
+                if content["pretraining"] and content["pretraining"]["held_out"]
+                else "."
+            )
         )
     elif judged and len(helped) < len(judged):
         names = ", ".join(task["title"] for task in helped)
@@ -53,6 +59,9 @@ def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> 
 
 def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
     held_out = pretraining["held_out"]
+    if held_out is None:
+        yield f"The model was made elsewhere and only fine-tuned here. Contamination is {UNKNOWN}."
+        return
     guess, reached = held_out["baselines"]["most_frequent_token_accuracy"], held_out["mlm_accuracy"]
     if reached is None or not guess:
         return

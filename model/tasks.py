@@ -28,6 +28,7 @@ from model.task_split import Parts, by_hash, overlap, positives, split_own
 from pipeline import progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
+from pipeline.iob import is_iob
 from pipeline.stage import Stage
 
 STAGE = Stage(
@@ -44,7 +45,11 @@ STAGE = Stage(
         "model/task_split.py",
         "model/conll.py",
         "model/scoring/entities.py",
+        "pipeline/iob.py",
         "model/squad.py",
+        "pipeline/archives.py",
+        "pipeline/inflate.py",
+        "pipeline/unpacked.py",
         "pipeline/tables.py",
         "pipeline/jsonl.py",
         "pipeline/compressed.py",
@@ -129,7 +134,7 @@ def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
             read[part] = _listed(read_examples(File(part, path, define), counted), read)
     tested = define.files.test is not None or define.test_share is not None
     form, metric = _named_tags(define, read, counted), define.metric or default_metric(define.kind)
-    if form.kind == "tagging" and define.metric is None and not conll.is_iob(_tags(read)):
+    if form.kind == "tagging" and define.metric is None and not is_iob(_tags(read)):
         metric = "accuracy"  # there are no entities
     return _Read(
         title=title_of(config.task, define),
@@ -258,7 +263,7 @@ def _tags(parts: Mapping[str, list[Example]]) -> Iterable[str]:
 
 def _named_tags(form: TaskForm, parts: Parts, counted: Counted) -> TaskForm:
     """Of tagging, with tags of IOB: all parts as IOB2 (in place), and the form with all labels that these can have."""
-    if form.kind != "tagging" or not conll.is_iob(_tags(parts)):
+    if form.kind != "tagging" or not is_iob(_tags(parts)):
         return form
     changed = 0
     for name, examples in parts.items():

@@ -113,8 +113,8 @@ def safe_name(name: str) -> str | None:
     return None if unsafe else "/".join(parts)
 
 
-def _checked(name: str) -> tuple[str, str]:
-    """(name to show, reason why its member is not read or "")."""
+def checked_name(name: str) -> tuple[str, str]:
+    """(name to show, reason why its member is not read or ""): unsafe_path, hidden."""
     safe = safe_name(name)
     if safe is None:
         return name[:MAX_NAME], "unsafe_path"
@@ -226,7 +226,7 @@ class Zip:
 def _zip_members(file: IO[bytes]) -> Iterator[Member]:
     archive = Zip(file)
     for info in archive.infos:
-        name, reason = _checked(info.filename)
+        name, reason = checked_name(info.filename)
         yield Member(name, reason or archive.refusal(info), lambda info=info: archive.pieces(info))  # type: ignore[misc]
 
 
@@ -307,7 +307,7 @@ def _tar_members(parts: Iterator[bytes]) -> Iterator[Member]:
         count += 1
         if count > MAX_MEMBERS:
             raise Unreadable("too_many_members")
-        name, reason = _checked(name)
+        name, reason = checked_name(name)
         if header.type in _LINKS:
             reason = "link"
         elif header.type not in _PLAIN or sparse:

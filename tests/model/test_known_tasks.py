@@ -324,7 +324,7 @@ def test_an_archive_instead_by_path_and_by_url(tmp_path: Path, site: Site) -> No
 def test_archives_and_folders_that_can_not_be_used(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "SST-2.zip").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(DataError, match=r"SST-2\.zip can't be read"):
+    with pytest.raises(DataError, match=r"data/SST-2\.zip is no \.zip, or is cut off"):
         prepare(tmp_path / "out", "sst2", tmp_path / "data")
     for folder in ("CoLA", "SST-2"):
         (tmp_path / "glue" / folder).mkdir(parents=True)
@@ -341,8 +341,15 @@ def test_a_member_that_can_not_be_unpacked_is_told(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[at : at + 8] = b"\xff" * 8
     path.write_bytes(data)
-    with pytest.raises(DataError, match=r"SST-2\.zip can't be read"):
+    with pytest.raises(DataError, match=rf"{tmp_path}/SST-2\.zip holds SST-2/train\.tsv, which is damaged"):
         prepare(tmp_path / "out", "sst2", path)
+
+
+def test_an_archive_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive(tmp_path / "SST-2.zip"), "a") as file:
+        file.writestr("../dev.tsv", "x")
+    with pytest.raises(DataError, match=r"SST-2\.zip holds \.\./dev\.tsv, which leads out of the archive's folder"):
+        prepare(tmp_path / "out", "sst2", tmp_path / "SST-2.zip")
 
 
 def test_what_was_never_there_says_where_to_get_it(tmp_path: Path) -> None:

