@@ -78,7 +78,7 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             wordpiece_vocab=words,
         )
     overlap = {"contamination": add("contamination", contamination.STAGE, **corpus, **data)} if corpus else {}
-    add("benchmark_report", report.STAGE, pretrained=pretrained, **overlap, **tuned)
+    add("benchmark_report", report.STAGE, pretrained=pretrained, **overlap, **tuned, **data)
     return made
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from assets import graph
 from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
+from assets.results import add_results
 from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning
 from model.finetuned_export import export_finetuned, why_not
@@ -305,8 +306,8 @@ def published(recipe: str, asset: str) -> Path:
 def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
-    A fine-tuned model becomes what transformers loads; where there is no such thing, `note` says why. With `tfrecord`, shards
-    become TFRecord files as google-research/bert writes them. Raises StoreError when the folder exists or can't be written,
+    A fine-tuned model becomes what transformers loads; where there is no such thing, `note` says why. It and a release get their
+    scores (assets/results.py). With `tfrecord`, shards become TFRecord files as google-research/bert writes them. Raises StoreError when the folder exists or can't be written,
     RecipeError and DataError for what can't be TFRecord files; then nothing is left behind.
     """
     store = open_store()
@@ -332,6 +333,8 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
             told["exported"] = _files_of(partial)
         else:
             _copy(source, [file["path"] for file in told["chain"][0]["files"]], partial)
+        if add_results(store, record, source, partial):
+            told["exported"] = _files_of(partial)
         atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
         partial.rename(folder)
     except OSError as error:

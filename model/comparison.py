@@ -19,7 +19,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="comparison",
     function="model.comparison:make_comparison",
-    version="2",
+    version="3",  # 3: wider pages
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",

@@ -1,79 +1,121 @@
 """`benchmark_report`: what the model scores, beside what is worth comparing it with, as Markdown, HTML and JSON.
 
-Scores are shown in points, hundredths of the metric. The test part is shown where its labels are known, dev always, and
-each says which it is.
+Scores are shown in points, hundredths of the metric, with 95 % bootstrap intervals. The test part is shown where its labels
+are known, dev always, and each says which it is.
+
+report_task        one task: scores, intervals, grid, errors
+predicted          published predictions, and scores in resamples of them
+report_examples    right and wrong per example
+glue_average       the GLUE average in both ways
+submissions        files for the leaderboards
+report_words       plain sentences and warnings
+report_plots       the plots
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from model import lines, metrics, pages
+import pyarrow.parquet as pq
+
+from model import bootstrap, glue_average, lines, pages, report_words
 from model.imported import TOLD as IMPORTED
-from model.known_tasks import published_of
-from model.tasks import NOT_RUN
+from model.known_tasks import title_of
+from model.release import SENTENCE_VECTORS
+from model.report_examples import right_and_wrong
+from model.report_task import METRIC_TITLES, TaskResult, task_result
+from model.report_words import UNKNOWN
+from model.submissions import write_submissions
 from pipeline.config import ReportConfig
-from pipeline.errors import DataError
 from pipeline.stage import Stage
 
 STAGE = Stage(
     name="benchmark_report",
     function="model.report:make_report",
-    version="1",
+    version="2",  # 2: intervals, grids, GLUE averages, right and wrong per example, files for leaderboards
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
-        "model/report_plots.py",
+        "model/report_*.py",
+        "model/predicted.py",
+        "model/bootstrap.py",
+        "model/weighted_metrics.py",
+        "model/glue_average.py",
+        "model/submissions.py",
+        "model/leaderboard.py",
+        "model/scoring/entities.py",
+        "model/scoring/entity_scores.py",
         "model/pages.py",
-        "model/report_templates/report.*.j2",
+        "model/report_templates/report*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
         "model/known_tasks.py",
+        "model/release.py",
     ),
 )
 
-METRIC_TITLES = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "macro_f1": "macro F1",
-    "matthews": "Matthews correlation",
-    "pearson": "Pearson's r",
-    "spearman": "Spearman's ρ",
-    "entity_f1": "entity F1",
-    "exact_match": "exact match",
-}
-CONFUSION_LABELS = 20
-"""larger confusion matrices are left to the predictions"""
-SAMPLE = 5
-UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
-"""what there is to say of contamination where a model was made elsewhere"""
-
 
 def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> dict[str, Any]:
-    """Write report.md, report.html and report.json from `pretrained`, `contamination` and every `finetuned_T`. Of a recipe that
-    only fine-tunes, `pretrained` is its `imported_checkpoint`, and there is no `contamination`.
+    """Write report.md, report.html, report.json, examples/TASK.parquet and leaderboards/.
+
+    inputs: every `finetuned_T`; `pretrained`, which of a recipe that only fine-tunes is its `imported_checkpoint`; `contamination`,
+    which such a recipe does not have, and every `task_data_T`, as far as they are there.
 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
     """
-    overlap: dict[str, Any] = {"tasks": {}}
-    if "contamination" in inputs:
-        overlap = lines.read_json(inputs["contamination"] / "contamination.json")
-    curves = _curves(inputs["pretrained"])
-    tasks = [_task(task, inputs, overlap) for task in config.tasks]
-    content = {
+    overlap = (
+        lines.read_json(inputs["contamination"] / "contamination.json")["tasks"] if "contamination" in inputs else {}
+    )
+    encoder = inputs.get("pretrained")
+    results = {task: task_result(task, inputs, overlap) for task in config.tasks}
+    tasks = [result.entry for result in results.values()]
+    folders = {task["task"]: inputs[f"finetuned_{task['task']}"] for task in tasks if task["ran"]}
+    absent = {task["task"]: f"not run: {task['why']}" for task in tasks if not task["ran"]}
+    content: dict[str, Any] = {
         "recipe": config.recipe,
         "description": config.description,
-        "pretraining": _pretraining(inputs["pretrained"]),
+        "pretraining": _pretraining(encoder) if encoder else None,
+        "intervals": {
+            "method": "percentile bootstrap",
+            "share": bootstrap.SHARE,
+            "resamples": bootstrap.RESAMPLES,
+        },
+        "glue": _glue(results),
         "tasks": tasks,
+        "leaderboards": write_submissions(folders, absent, out),
     }
-    content["in_words"] = in_words(content)
+    content["in_words"] = report_words.in_words(content)
+    reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
+    content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
+    content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
+    _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
     pages.write(out / "report.md", _render("report.md.j2", content))
-    losses = {task["task"]: _loss_curves(inputs[f"finetuned_{task['task']}"]) for task in tasks if task["ran"]}
+    curves = _curves(encoder) if encoder else {}
+    losses = {task: _loss_curves(folder) for task, folder in folders.items()}
     pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
     return _statistics(content)
+
+
+def _write_examples(results: Mapping[str, TaskResult], out: Path) -> None:
+    """examples/TASK.parquet, right and wrong per example, of every task with scores."""
+    for task, result in results.items():
+        if result.predicted:
+            (out / "examples").mkdir(exist_ok=True)
+            pq.write_table(right_and_wrong(result.predicted), out / "examples" / f"{task}.parquet", compression="zstd")
+
+
+def _glue(results: Mapping[str, TaskResult]) -> dict[str, list[dict[str, Any]]]:
+    """Averages of dev and test; none where no task of GLUE was run."""
+    if not any(results[task].measured for task in glue_average.TASKS if task in results):
+        return {"dev": [], "test": []}
+
+    def measured(task: str, part: str) -> glue_average.Measured | None:
+        return results[task].measured.get(part) if task in results else None
+
+    return {part: glue_average.averages(part, measured, title_of) for part in ("dev", "test")}
 
 
 # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,196 +149,66 @@ def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
 
 
 def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
-    """network → points (step, training loss), the mean over the seeds."""
+    """network → points (step, training loss), the mean over the seeds of the combination that was chosen of a grid."""
+    scores = lines.read_json(folder / "scores.json")
+    chosen = {"pretrained": scores, **scores.get("baselines", {})}
     found: dict[str, dict[int, list[float]]] = {}
     for row in lines.read(folder / "metrics.jsonl"):
-        if row.get("loss") is not None:
-            found.setdefault(row["network"], {}).setdefault(row["run_step"], []).append(row["loss"])
+        network = row["network"]
+        if row.get("loss") is not None and row.get("variant", 0) == chosen.get(network, {}).get("chosen", 0):
+            found.setdefault(network, {}).setdefault(row["run_step"], []).append(row["loss"])
     return {
         network: [(step, sum(losses) / len(losses)) for step, losses in sorted(steps.items())]
         for network, steps in found.items()
     }
 
 
-# ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+def _held_out(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    held_out: dict[str, Any] | None = content["pretraining"]["held_out"] if content["pretraining"] else None
+    return held_out
 
 
-def _task(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's entry in report.json."""
-    folder = inputs.get(f"finetuned_{task}")
-    if folder is None:
-        raise DataError(f"the report has no input finetuned_{task}", f"Materialize finetuned_{task} first.")
-    if (folder / NOT_RUN).exists():
-        wanted = lines.read_json(folder / NOT_RUN)
-        kept = {name: wanted[name] for name in ("title", "why", "wants")}
-        return {"task": task, "ran": False, **kept, "published": published_of(task)}
-    scores = lines.read_json(folder / "scores.json")
-    metric = scores["metric"]
-    parts = [part for part in ("test", "dev") if scores["summary"][part] is not None]
-    rows = [_row(scores, part, metric) for part in parts]
-    return {
-        "task": task,
-        "ran": True,
-        "title": scores["title"],
-        "metric": metric,
-        "metric_title": METRIC_TITLES.get(metric, metric),
-        "rows": rows,
-        "verdict": verdict(rows[0], metric) if rows else None,
-        "published": [_beside(row, rows, metric) for row in scores.get("published") or published_of(task)],
-        "contamination": overlap["tasks"].get(task),
-        "seeds": scores["seeds"],
-        "published_seed": scores["published_seed"],
-        "labels": scores["labels"],
-        "sizes": scores["sizes"],
-        "truncated": scores["truncated"],
-        "hyperparameters": scores["hyperparameters"],
-        "confusion": scores["confusion"] if len(scores["labels"]) <= CONFUSION_LABELS else None,
-    }
-
-
-def _row(scores: Mapping[str, Any], part: str, metric: str) -> dict[str, Any]:
-    """The scores of one part, in points; None: not measured."""
-    baselines = scores["baselines"]
-    spread = scores["summary"][part][metric]
-    untrained = baselines["untrained"]["summary"][part][metric]["median"] if "untrained" in baselines else None
-    return {
-        "part": part,
-        "examples": scores["sizes"][part],
-        "ours": _points(spread["median"]),
-        "lowest": _points(spread["lowest"]),
-        "highest": _points(spread["highest"]),
-        "seeds": [_points(run[part][metric]) for run in scores["seeds"]],
-        "untrained": _points(untrained),
-        "tfidf": _points(baselines["tfidf"][part][metric]) if "tfidf" in baselines else None,
-        "majority": _points(baselines["majority"][part][metric]),
-    }
-
-
-def _points(value: float | None) -> float | None:
-    """Of 100, two decimals."""
-    return None if value is None else round(100 * value, 2)
-
-
-def _beside(published: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:
-    """A published score with our difference to it; None where ours is of another part or metric."""
-    same = [row["ours"] for row in rows if row["part"] == published["split"] and metric == published["metric"]]
-    ours = same[0] if same else None
-    return {**published, "difference": None if ours is None else round(ours - published["points"], 2)}
-
-
-# ── in words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def verdict(row: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """What a task's scores say about pretraining: `pretraining` and `tfidf` are helped, hurt, same or None (unknown).
-
-    For accuracies, a difference counts only above what chance makes of it (metrics.noise); for other metrics, only
-    where no seed contradicts it.
-    """
-
-    def compare(other: float | None) -> tuple[str | None, float | None]:
-        if other is None:
-            return None, None
-        if metric == "accuracy":
-            bound = 100 * metrics.noise(row["ours"] / 100, other / 100, row["examples"])
-        else:
-            bound = max(row["highest"] - row["ours"], row["ours"] - row["lowest"])
-        difference = row["ours"] - other
-        return ("same" if abs(difference) <= bound else "helped" if difference > 0 else "hurt"), round(bound, 2)
-
-    untrained, noise = compare(row["untrained"])
-    tfidf, _ = compare(row["tfidf"])
-    return {"part": row["part"], "pretraining": untrained, "tfidf": tfidf, "noise": noise}
-
-
-def in_words(content: Mapping[str, Any]) -> list[str]:
-    """The result in plain sentences, good or bad."""
-    sentences = [*_held_out_words(content["pretraining"])]
-    ran = [task for task in content["tasks"] if task["ran"] and task["verdict"]]
-    judged = [task for task in ran if task["verdict"]["pretraining"] is not None]
-    helped = [task for task in judged if task["verdict"]["pretraining"] == "helped"]
-    for task in ran:
-        sentences.append(_task_words(task))
-    if judged and not helped:
-        sentences.append(
-            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what these texts ask for"
-            + (
-                "; what shows that pretraining works, and how far it came, is the held-out curve, not these scores."
-                if content["pretraining"]["held_out"]
-                else "."
-            )
-        )
-    elif judged and len(helped) < len(judged):
-        names = ", ".join(task["title"] for task in helped)
-        sentences.append(f"So pretraining helped measurably on {len(helped)} of {len(judged)} tasks: {names}.")
-    missing = [task for task in content["tasks"] if not task["ran"]]
-    if missing:
-        number = "1 task was" if len(missing) == 1 else f"{len(missing)} tasks were"
-        sentences.append(f"{number} not run; the last table says why, and which files are wanted.")
-    return sentences
-
-
-def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
-    held_out = pretraining["held_out"]
-    if held_out is None:
-        yield f"The model was made elsewhere and only fine-tuned here. Contamination is {UNKNOWN}."
-        return
-    guess, reached = held_out["baselines"]["most_frequent_token_accuracy"], held_out["mlm_accuracy"]
-    if reached is None or not guess:
-        return
-    times = reached / guess
-    comparison = f"{times:.1f} times as many as" if times >= 1.05 else "no more than" if times > 0.95 else "fewer than"
-    yield (
-        f"On text that training never saw, the model guesses {100 * reached:.1f} % of the masked words: {comparison} "
-        f"always guessing the most frequent one would ({100 * guess:.1f} %)."
-    )
-    majority, sentence = held_out["baselines"].get("nsp_majority_accuracy"), held_out.get("nsp_accuracy")
-    if sentence is not None and majority is not None:
-        bound = metrics.noise(sentence, majority, held_out["sequences"])
-        learnt = "more than" if sentence - majority > bound else "not measurably more than"
-        yield (
-            f"It tells whether a sentence follows another in {100 * sentence:.1f} % of the pairs, {learnt} always "
-            f"giving the more frequent answer ({100 * majority:.1f} %)."
-        )
-
-
-def _task_words(task: Mapping[str, Any]) -> str:
-    row, found = task["rows"][0], task["verdict"]
-    seeds = "" if len(row["seeds"]) == 1 else f", median of {len(row['seeds'])} seeds"
-    text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {row['part']}{seeds}."
-    if found["pretraining"] is not None:
-        difference = row["ours"] - row["untrained"]
-        text += {
-            "helped": f" Pretraining helped: the same network without it gets {row['untrained']:.1f}.",
-            "hurt": f" Pretraining did not help: the same network without it gets more, {row['untrained']:.1f}.",
-            "same": f" Pretraining made no measurable difference: the same network without it gets "
-            f"{row['untrained']:.1f}, and on {row['examples']:,} texts a difference of {abs(difference):.1f} is within "
-            f"chance (up to {found['noise']:.1f}).",
-        }[found["pretraining"]]
-    if found["tfidf"] is not None:
-        text += {
-            "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",
-            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {row['tfidf']:.1f}.",
-            "same": f" TF-IDF with logistic regression gets as much, within chance: {row['tfidf']:.1f}.",
-        }[found["tfidf"]]
-    return text
+def _made_elsewhere(content: Mapping[str, Any]) -> bool:
+    return content["pretraining"] is not None and content["pretraining"]["held_out"] is None
 
 
 # ── what is written ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
-    filters = {
+    filters: dict[str, Callable[..., Any]] = {
         "points": lambda value: "–" if value is None else f"{value:.1f}",
-        "range": lambda row: "–" if len(row["seeds"]) == 1 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
-        "signed": lambda value: "–" if value is None else f"{value:+.1f}".replace("-", "−"),
+        "range": lambda row: "–" if len(row["seeds"]) < 2 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
+        "interval": lambda row: "–" if row["low"] is None else f"{row['low']:.1f}–{row['high']:.1f}",
+        "signed": _signed,
         "percent": lambda value: "–" if value is None else f"{100 * value:.1f} %",
-        "count": lambda value: f"{value:,}",
-        "number": lambda value: "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}",
+        "count": lambda value: "–" if value is None else f"{value:,}",
+        "number": _number,
         "overlap": _overlap_words,
         "metric": lambda name: METRIC_TITLES.get(name, name),
+        "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
+        "task_title": title_of,
+        "setting": lambda name: name.replace("_", " "),
     }
     return pages.render(template, filters, **content, **more)
+
+
+def _signed(value: float | None) -> str:
+    """A difference with its sign, none where it is rounded to 0."""
+    if value is None:
+        return "–"
+    return f"{value:+.1f}".replace("-", "−") if f"{abs(value):.1f}" != "0.0" else "0.0"
+
+
+def _number(value: Any) -> str:
+    """A setting or a measured number in characters."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_number, value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _overlap_words(entry: Mapping[str, Any] | None) -> str:
@@ -318,7 +230,7 @@ def _plots(
 
     from model import report_plots
 
-    guesses = (content["pretraining"]["held_out"] or {}).get("baselines", {})
+    guesses = (_held_out(content) or {}).get("baselines", {})
     levels = {
         "mlm_accuracy": ("most frequent word", guesses.get("most_frequent_token_accuracy")),
         "nsp_accuracy": ("more frequent answer", guesses.get("nsp_majority_accuracy")),
@@ -331,8 +243,8 @@ def _plots(
     }
     pretraining = {}
     for name, drawn in curves.items():
-        baseline = levels.get(name)
-        level = baseline if baseline and baseline[1] is not None else None
+        told, value = levels.get(name, ("", None))
+        level = None if value is None else (told, value)
         pretraining[name] = Markup(report_plots.curve(name, titles[name], drawn, level))
     compared = [
         {
@@ -346,11 +258,18 @@ def _plots(
     named = {"pretrained": "pretrained", "untrained": "same network, no pretraining"}
     return {
         "pretraining": pretraining,
+        "spreads": {
+            task["task"]: Markup(report_plots.spread(f"spread-{task['task']}", task))
+            for task in content["tasks"]
+            if task["ran"] and task["rows"]
+        },
         "comparison": Markup(report_plots.comparison(compared)) if compared else None,
         "losses": {
             task: Markup(
                 report_plots.curve(
-                    f"loss-{task}", "training loss", {named[name]: points for name, points in drawn.items()}
+                    f"loss-{task}",
+                    "training loss",
+                    {named.get(name, name): points for name, points in drawn.items()},
                 )
             )
             for task, drawn in losses.items()
@@ -365,28 +284,36 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
     for task in content["tasks"]:
         shown: dict[str, Any] = {"task": task["title"], "part": "–", "metric": "–", "score": "not run"}
         empty: dict[str, Any] = dict.fromkeys(
-            ("untrained", "tfidf", "majority", "published", "difference", "contaminated"), "–"
+            ("interval", "untrained", "tfidf", "majority", "published", "difference", "contaminated"), "–"
         )
         if task["ran"] and task["rows"]:
             row = task["rows"][0]
             beside = next((p for p in task["published"] if p["difference"] is not None), None)
             shown |= {"part": row["part"], "metric": task["metric_title"], "score": row["ours"]}
             empty |= {name: row[name] for name in ("untrained", "tfidf", "majority") if row[name] is not None}
-            known = content["pretraining"]["held_out"] is not None
-            empty["contaminated"] = _overlap_words(task["contamination"]) if known else UNKNOWN
+            if row["low"] is not None:
+                empty["interval"] = f"{row['low']:.1f}–{row['high']:.1f}"
+            empty["contaminated"] = UNKNOWN if _made_elsewhere(content) else _overlap_words(task["contamination"])
             if beside:
                 empty |= {"published": f"{beside['points']} ({beside['system']})", "difference": beside["difference"]}
             scores[f"{task['task']}_{task['metric']}"] = row["ours"]
         table.append({**shown, **empty})
-    held_out = content["pretraining"]["held_out"]
-    reached = held_out and {
-        "mlm_accuracy": held_out["mlm_accuracy"],
-        "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
-    }
+    for average in content["glue"]["dev"]:
+        if average["points"] is not None:
+            scores[f"glue_dev_{average['name']}"] = average["points"]
+    held_out = _held_out(content)
+    learned = (
+        {
+            "mlm_accuracy": held_out["mlm_accuracy"],
+            "mlm_accuracy_baseline": held_out["baselines"]["most_frequent_token_accuracy"],
+        }
+        if held_out
+        else {}
+    )
     return {
         "tasks": len(content["tasks"]),
         "tasks_not_run": sum(not task["ran"] for task in content["tasks"]),
-        **(reached or {}),
+        **learned,
         **scores,
         "table": table,
         "dropped": {},

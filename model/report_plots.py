@@ -56,7 +56,7 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     marks = (
         ("untrained", "same network, no pretraining", {"marker": "o", "facecolors": "none", "edgecolors": OTHER}),
         ("tfidf", "TF-IDF", {"marker": "D", "facecolors": "none", "edgecolors": INK, "s": 34}),
-        ("majority", "most frequent label", {"marker": "|", "color": INK, "s": 130}),
+        ("majority", "one answer for all", {"marker": "|", "color": INK, "s": 130}),
         ("ours", "pretrained, median of seeds", {"marker": "o", "color": OURS, "zorder": 4}),
     )
     for place, row in zip(places, rows, strict=True):
@@ -77,6 +77,40 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> str:
     axes.grid(axis="y", visible=False)
     _legend(axes, 2 if len(marks) > 3 else 4)
     return _svg(figure, "comparison")
+
+
+def spread(name: str, task: Mapping[str, Any]) -> str:
+    """A line per part of a task: a dot per seed, a bar over the median's interval, a diamond for each published score of the
+    same part and metric. task: metric, metric_title, rows (part, seeds, ours, low, high) and published, as in report.json."""
+    rows, published = task["rows"], task["published"]
+    figure, axes = _figure(4.6, 1.25 + 0.5 * len(rows))
+    places = range(len(rows) - 1, -1, -1)
+    for place, row in zip(places, rows, strict=True):
+        if row["low"] is not None:
+            axes.plot(
+                [row["low"], row["high"]],
+                [place, place],
+                color=OURS,
+                alpha=0.25,
+                linewidth=9,
+                solid_capstyle="butt",
+                label="95 % interval",
+            )
+        axes.scatter(
+            row["seeds"], [place] * len(row["seeds"]), s=22, color=OURS, linewidths=0, zorder=4, label="a seed"
+        )
+        axes.scatter([row["ours"]], [place], marker="|", s=220, color=INK, zorder=5, label="median")
+        for beside in published:
+            if beside["split"] == row["part"] and beside["metric"] == task["metric"]:
+                style: dict[str, Any] = {"marker": "D", "facecolors": "none", "edgecolors": OTHER, "s": 34, "zorder": 5}
+                axes.scatter([beside["points"]], [place], label="published", **style)
+    axes.set_yticks(list(places), [row["part"].replace("_", "\n") for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel(f"{task['metric_title']}, points").set_parse_math(False)
+    axes.grid(axis="x", color=INK, alpha=0.12)
+    axes.grid(axis="y", visible=False)
+    _legend(axes, 4)
+    return _svg(figure, name)
 
 
 def bars(name: str, label: str, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -33,6 +33,11 @@ def mean(values: Numbers) -> Statistic:
     return lambda weights: ratio(weights @ values, weights.sum(axis=1))
 
 
+def median(statistics: Sequence[Statistic]) -> Statistic:
+    """The median of several statistics in each resample: of a score's seeds, which all saw the same examples."""
+    return lambda weights: np.median([statistic(weights) for statistic in statistics], axis=0)
+
+
 def ratio(above: Numbers, below: Numbers) -> Numbers:
     """`above / below`, 0 where `below` is 0."""
     return np.divide(above, below, out=np.zeros_like(above, dtype=np.float64), where=below != 0)

@@ -623,8 +623,20 @@ SUITES: Mapping[str, Suite] = {
         (
             _none("files_complete", "report.md, report.html and report.json, none of them empty.", "files_missing"),
             _none("tasks_complete", "Every task of the recipe has its line.", "tasks_missing"),
+            _none(
+                "intervals_sound",
+                "Every score has its interval, the lower end first.",
+                "scores_without_interval",
+                "warning",
+            ),
+            _none("examples_complete", "Every task with scores has its examples/TASK.parquet.", "examples_missing"),
+            _none(
+                "submissions_complete",
+                "The files for leaderboards that the report names are there, none of them empty.",
+                "submissions_missing",
+            ),
             _none("self_contained", "report.html loads nothing from elsewhere.", "outside_links"),
-        )
+        ),
     ),
     "comparison": Suite(
         (

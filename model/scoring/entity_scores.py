@@ -52,12 +52,18 @@ def scores_of_entities(types: Sequence[str], gold: Path, predictions: Path) -> d
 def _of_counts(part: str, counts: Sequence[Counts]) -> list[Entry]:
     """F1, precision and recall; `counts` by sentence."""
     total = added(counts)
+    values = {"entity_f1": total.f1, "precision": total.precision, "recall": total.recall}
+    statistics = entity_statistics(counts)
+    return [Entry(name, part, total.gold, 100 * value, statistics[name]) for name, value in values.items()]
+
+
+def entity_statistics(counts: Sequence[Counts]) -> dict[str, Statistic]:
+    """`entity_f1`, `precision` and `recall` as functions of how often each sentence counts; `counts` by sentence."""
     gold, predicted, right = (
         np.array([getattr(each, side) for each in counts], dtype=np.float64) for side in ("gold", "predicted", "right")
     )
-    statistics: list[tuple[str, float, Statistic]] = [
-        ("entity_f1", total.f1, lambda weights: ratio(2 * (weights @ right), weights @ (gold + predicted))),
-        ("precision", total.precision, lambda weights: ratio(weights @ right, weights @ predicted)),
-        ("recall", total.recall, lambda weights: ratio(weights @ right, weights @ gold)),
-    ]
-    return [Entry(name, part, total.gold, 100 * value, statistic) for name, value, statistic in statistics]
+    return {
+        "entity_f1": lambda weights: ratio(2 * (weights @ right), weights @ (gold + predicted)),
+        "precision": lambda weights: ratio(weights @ right, weights @ predicted),
+        "recall": lambda weights: ratio(weights @ right, weights @ gold),
+    }

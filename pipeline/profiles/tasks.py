@@ -114,12 +114,28 @@ def benchmark_report(folder: Path, config: ReportConfig, statistics: Mapping[str
     missing = _missing(folder, REPORT_FILES)
     if missing:
         return {"files_missing": missing}
-    named = read_json(folder / "report.json")["tasks"]
+    content = read_json(folder / "report.json")
+    tasks = content["tasks"]
+    rows = [row for task in tasks for row in task.get("rows", [])]
+    scored = [task["task"] for task in tasks if task.get("rows")]
+    leaderboards = content["leaderboards"]
+    handed_in = [file for files in leaderboards["squad"].values() for file in files]
+    if leaderboards["glue"] and leaderboards["glue"]["file"]:
+        handed_in.append(leaderboards["glue"]["file"])
     return {
         "files_missing": 0,
-        "tasks_missing": len(set(config.tasks) - {task["task"] for task in named}),
+        "tasks_missing": len(set(config.tasks) - {task["task"] for task in tasks}),
+        "scores_without_interval": sum(not _has_interval(row) for row in rows),
+        "examples_missing": _missing(folder, [f"examples/{task}.parquet" for task in scored]),
+        "submissions_missing": _missing(folder, handed_in),
         "outside_links": len(_OUTSIDE.findall((folder / "report.html").read_text(encoding="utf-8"))),
     }
+
+
+def _has_interval(row: Mapping[str, Any]) -> bool:
+    """Whether a score has two ends that are points, the lower one first."""
+    low, high = row["low"], row["high"]
+    return low is not None and high is not None and -100 <= low <= high <= 100
 
 
 def comparison(folder: Path, config: Comparison, statistics: Mapping[str, Any]) -> dict[str, Any]:

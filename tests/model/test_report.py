@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import markdown
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from model import metrics, report
+from model.report_task import verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
+from tests.model import made_up
 
 HELD_OUT = {
     "step": 450,
@@ -49,6 +53,18 @@ def pretrained(folder: Path, sentence_task: str = "nsp") -> Path:
     held_out = HELD_OUT if nsp else {**HELD_OUT, "nsp_loss": None, "nsp_accuracy": None}
     (folder / "held_out.json").write_text(json.dumps(held_out))
     return folder
+
+
+def predicted(path: Path, share: float, examples: int, labels: tuple[str, ...], known: bool) -> None:
+    """Predictions of which exactly a share is right, the wrong ones first."""
+    wrong = examples - round(share * examples)
+    truth = [labels[at % len(labels)] for at in range(examples)]
+    given = [labels[(at + (at < wrong)) % len(labels)] for at in range(examples)]
+    shown = truth if known or path.name.startswith("dev") else [None] * examples
+    ids = [f"{path.name[:4].strip('-')}:{at}" for at in range(examples)]
+    probabilities = {f"p_{label}": [0.9] * examples for label in labels}
+    columns = {"example_id": ids, "label": pa.array(shown, pa.string()), "prediction": given, **probabilities}
+    pq.write_table(pa.table(columns), path)
 
 
 def finetuned(
@@ -117,6 +133,12 @@ def finetuned(
         "baselines": baselines,
     }
     (folder / "scores.json").write_text(json.dumps(scores))
+    (folder / "predictions").mkdir()
+    for number, value in enumerate(ours):
+        for part, share, examples in (("dev", value - 0.02, 560), ("test", value, tests)):
+            predicted(
+                folder / "predictions" / f"{part}-seed-{42 + number}.parquet", share, examples, labels, test_labels
+            )
     rows = [
         {"step": step, "run_step": step, "network": network, "seed": 42, "loss": 2 / (1 + step / rate)}
         for network, rate in (("pretrained", 20), ("untrained", 40))
@@ -164,7 +186,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         "books": finetuned(base / "books", "Book excerpts", ours=[0.83], untrained=0.60, tfidf=0.81, tests=150),
         "sst2": finetuned(
-            base / "sst2", "SST-2", ours=[0.8], untrained=0.82, tfidf=None, tests=1821, test_labels=False
+            base / "sst2",
+            "SST-2",
+            ours=[0.8],
+            untrained=0.82,
+            tfidf=None,
+            tests=1821,
+            labels=("negative", "positive"),
+            test_labels=False,
         ),
         "cola": not_run(base / "cola"),
     }
@@ -174,16 +203,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_numbers(demo: Path) -> None:
     found = json.loads((demo / "report.json").read_text())
     r8, books, sst2, cola = found["tasks"]
-    assert r8["rows"][0] == {
+    row = r8["rows"][0]
+    # the share of 2,000 drawings that are right, each with probability 0.94: 0.94 ± 1.96 · √(0.94 · 0.06 / 2000), within four
+    # standard errors of a quantile of 1,000 resamples. All seeds are wrong about the same examples.
+    assert (row["low"], row["high"]) == (pytest.approx(94.0 - 1.04, abs=0.2), pytest.approx(94.0 + 1.04, abs=0.2))
+    shown = {"ours": 94.0, "lowest": 93.7, "highest": 94.1, "seeds": [94.1, 93.7, 94.0]}
+    interval = {"low": row["low"], "high": row["high"]}
+    assert row == {
         "part": "test",
         "examples": 2000,
-        "ours": 94.0,
-        "lowest": 93.7,
-        "highest": 94.1,
-        "seeds": [94.1, 93.7, 94.0],
+        "drawn": 2000,
+        "drawn_unit": "texts",
+        **shown,
+        **interval,
         "untrained": 93.9,
         "tfidf": 96.8,
         "majority": 50.0,
+        "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
     }
     assert [row["part"] for row in r8["rows"]] == ["test", "dev"]
     assert [row["part"] for row in sst2["rows"]] == ["dev"]  # its test labels are not known
@@ -203,11 +239,11 @@ def test_words_say_when_pretraining_did_not_help(demo: Path) -> None:
     assert "not measurably more than" in pairs  # 54.3 against 53.2 % of 280 pairs
     # 94.0 and 93.9 % of 2,000: 1.96 · √((0.94 · 0.06 + 0.939 · 0.061) / 2000) = 1.5 points
     assert "made no measurable difference" in r8
-    assert "a difference of 0.1 is within chance (up to 1.5)" in r8
+    assert "with 2,000 texts a difference of 0.1 is within chance (up to 1.5)" in r8
     assert "knows no word order, gets more: 96.8" in r8
     assert "Pretraining helped: the same network without it gets 60.0" in books
     assert "gets as much, within chance: 81.0" in books
-    assert sst2.startswith("SST-2: 78.0 points of accuracy on dev.")
+    assert re.match(r"SST-2: 78.0 points of accuracy on dev \(95 % interval 7\d\.\d–8\d\.\d\)\.", sst2)
     assert together == "So pretraining helped measurably on 1 of 3 tasks: Book excerpts."
     assert missing.startswith("1 task was not run")
 
@@ -226,7 +262,7 @@ def test_verdict(ours: float, untrained: float | None, said: str | None) -> None
         "untrained": None if untrained is None else 100 * untrained,
         "tfidf": None,
     }
-    found = report.verdict(row, "accuracy")
+    found = verdict(row, "accuracy", "classification")
     assert found["pretraining"] == said
     assert found["tfidf"] is None
 
@@ -247,7 +283,9 @@ def test_markdown_tables_hold_together(demo: Path) -> None:
     for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         widths = {len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(widths) == 1, table
-    assert "| 94.0 | 93.7–94.1 | 3 | 93.9 | 96.8 | 50.0 | 3 of 1,500 (0.2 %) |" in text
+    assert re.search(
+        r"\| 94\.0 \| 9\d\.\d–9\d\.\d \| 93\.7–94\.1 \| 3 \| 93\.9 \| 96\.8 \| 50\.0 \| 3 of 1,500 \(0\.2 %\) \|", text
+    )
     assert "train: train.tsv" in text
 
 
@@ -274,8 +312,8 @@ def read_page(out: Path) -> Page:
 
 def test_page_stands_alone_and_shows_every_plot(demo: Path) -> None:
     page = read_page(demo)
-    # four curves of pretraining, the comparison, and the loss of each task that ran
-    assert page.tags.count("svg") == 4 + 1 + 3
+    # four curves of pretraining, the comparison, and the loss and the spread of each task that ran
+    assert page.tags.count("svg") == 4 + 1 + 2 * 3
     assert len(page.ids) == len(set(page.ids))
     source = (demo / "report.html").read_text()
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
@@ -292,7 +330,13 @@ def test_the_same_bytes_again(demo: Path) -> None:
     again.mkdir()
     inputs |= {f"finetuned_{task}": base / task for task in tasks}
     report.make_report(inputs, ReportConfig(recipe="demo", description="Tiny BERT.", tasks=tasks), again)
-    for name in ("report.html", "report.md", "report.json"):
+    written = sorted(path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file())
+    assert written == [
+        *(f"examples/{task}.parquet" for task in ("books", "r8", "sst2")),
+        "leaderboards/glue.zip",
+        *("report.html", "report.json", "report.md"),
+    ]
+    for name in written:
         assert (again / name).read_bytes() == (demo / name).read_bytes()
 
 
@@ -313,7 +357,7 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
-    assert widths and set(widths) <= {11, 3}  # a title with | stays in its own cell
+    assert widths and set(widths) <= {12, 11, 4, 3}  # a title with | stays in its own cell
 
 
 def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
@@ -350,3 +394,192 @@ def test_what_a_recipe_says_was_published_stands_beside_its_task(tmp_path: Path)
     found = json.loads((make(tmp_path, {"mine": folder}) / "report.json").read_text())
     ((shown,),) = (task["published"] for task in found["tasks"])
     assert (shown["system"], shown["points"], shown["difference"]) == ("ESIM", 71.5, pytest.approx(8.5))
+
+
+# ── every kind of task ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def grid(metric: str, medians: list[float]) -> dict[str, Any]:
+    variants = [
+        {
+            "settings": {"learning_rate": rate, "batch_size": 32, "epochs": 3},
+            "seeds": [
+                {"seed": 42},
+                {"seed": 43, "diverged": "no loss below that of chance"} if rate > 4e-5 else {"seed": 43},
+            ],
+            "summary": {"dev": {metric: vars(metrics.spread([median, median - 0.02, median + 0.01]))}, "test": None},
+        }
+        for rate, median in zip((5e-5, 3e-5, 2e-5), medians, strict=True)
+    ]
+    return {"variants": variants, "chosen": 1}
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six kinds of tasks with their data, on a model made elsewhere."""
+    base = tmp_path_factory.mktemp("kinds")
+    nli = ["entailment", "neutral", "contradiction"]
+    f1 = {"metric": "f1", "names": ("f1", "accuracy"), "pairs": True}
+    folders = [
+        made_up.classes(
+            base, "cola", "CoLA", ["no", "ok"], (0.8, 0.9, 0.5), {"dev": 300}, **grid("accuracy", [0.7, 0.8, 0.75])
+        ),
+        made_up.classes(base, "mrpc", "MRPC", ["no", "yes"], (0.8, 0.85), {"dev": 200, "test": 300}, **f1),
+        made_up.classes(base, "mnli", "MNLI (matched)", nli, (0.8,), {"dev": 300, "dev_mismatched": 310}, pairs=True),
+        made_up.scores(base, "stsb", "STS-B", (0.7, 0.9), {"dev": 200}),
+        made_up.classes(base, "swag", "SWAG", ["0", "1", "2", "3"], (0.7, 0.8), {"dev": 200}, choices=True),
+        made_up.tags(base, "people", "People", (0.95, 0.97), {"dev": 300, "test": 100}),
+        made_up.spans(base, "squad1_1", "SQuAD 1.1", (0.8, 0.7), 600),
+        made_up.spans(base, "squad2_0", "SQuAD 2.0", (0.8,), 400),
+    ]
+    diverged = folders[0] / "scores.json"
+    plain = json.loads(diverged.read_text())
+    plain["seeds"][2]["diverged"] = "it learned nothing"
+    diverged.write_text(json.dumps(plain))
+    imported = base / "imported"
+    imported.mkdir()
+    described = {"architecture": Architecture().plain(), "vocabulary_size": 30522, "sentence_task": "none"}
+    (imported / "config.json").write_text(json.dumps(described))
+    (imported / "told.json").write_text("{}")
+    inputs = {"pretrained": imported} | {path.name: path for path in (*folders, *base.glob("task_data_*"))}
+    # AX: the model of another task predicts it, and nobody knows the answers
+    ax = base / "finetuned_ax"
+    (ax / "predictions").mkdir(parents=True)
+    nothing = {"task": "ax", "title": "AX", "kind": "pair_classification", "metric": "matthews", "labels": nli}
+    scores = {**nothing, "sizes": {"test": 1104}, "summary": {"dev": None, "test": None}, "seeds": []}
+    (ax / "scores.json").write_text(json.dumps(scores))
+    table = pa.table({"example_id": [str(n) for n in range(1104)], "prediction": ["neutral"] * 1104})
+    pq.write_table(table, ax / "predictions" / "test-seed-42.parquet")
+    inputs["finetuned_ax"] = ax
+    out = base / "out"
+    out.mkdir()
+    tasks = tuple(name.removeprefix("finetuned_") for name in inputs if name.startswith("finetuned_"))
+    report.make_report(inputs, ReportConfig(recipe="kinds", tasks=tasks), out)
+    return out
+
+
+def entries(out: Path) -> dict[str, dict[str, Any]]:
+    return {task["task"]: task for task in json.loads((out / "report.json").read_text())["tasks"]}
+
+
+def test_every_kind_has_its_scores_intervals_and_errors(kinds: Path) -> None:
+    found = entries(kinds)
+    for name, task in found.items():
+        for row in task["rows"]:
+            for metric, score in row["metrics"].items():
+                assert score["low"] < score["ours"] < score["high"], (name, row["part"], metric)
+        assert name == "ax" or len(task["errors"]) == 10
+    drawn = {
+        name: (task["rows"][0]["drawn"], task["rows"][0]["drawn_unit"]) for name, task in found.items() if task["rows"]
+    }
+    assert drawn == {
+        "cola": (300, "texts"),
+        "mrpc": (300, "pairs of texts"),
+        "mnli": (300, "pairs of texts"),
+        "stsb": (200, "examples"),
+        "swag": (200, "questions"),
+        "people": (100, "sentences"),  # ten documents are too few to be drawn
+        "squad1_1": (24, "articles"),
+        "squad2_0": (400, "questions"),
+    }
+    assert [row["part"] for row in found["mnli"]["rows"]] == ["dev", "dev_mismatched"]
+    assert [row["drawn"] for row in found["people"]["rows"]] == [100, 30]
+    assert set(found["mrpc"]["rows"][0]["metrics"]) == {"f1", "accuracy"}
+    # the paper's dev score of MRPC is an accuracy, so it stands beside our accuracy, not our F1
+    (beside,) = (row for row in found["mrpc"]["published"] if row["split"] == "dev")
+    assert beside["ours"] == found["mrpc"]["rows"][1]["metrics"]["accuracy"]["ours"]
+
+
+def test_a_task_without_known_answers_is_predicted_and_said_so(kinds: Path) -> None:
+    assert entries(kinds)["ax"]["rows"] == []
+    content = json.loads((kinds / "report.json").read_text())
+    assert "AX: predicted, but not scored, since the answers are not known." in content["in_words"]
+    assert content["leaderboards"]["glue"]["files"] == ["AX.tsv"]
+    assert content["leaderboards"]["glue"]["missing"]["MRPC.tsv"] == "300 of its 1,725 test examples are predicted"
+    assert not (kinds / "examples" / "ax.parquet").exists()
+    assert pq.read_metadata(kinds / "examples" / "mnli.parquet").num_rows == 610
+
+
+def test_a_grid_and_what_diverged_are_shown(kinds: Path) -> None:
+    variants = entries(kinds)["cola"]["variants"]
+    assert [(row["median"], row["chosen"], len(row["diverged"])) for row in variants["rows"]] == [
+        (70.0, False, 1),
+        (80.0, True, 0),
+        (75.0, False, 0),
+    ]
+    text = (kinds / "report.md").read_text()
+    assert "| learning rate | batch size | epochs | dev | lowest–best | seeds | diverged | |" in text
+    assert "| 3e-05 | 32 | 3 | 80.0 | 78.0–81.0 | 2 |  | chosen |" in text
+    assert "CoLA: 1 of 3 seeds diverged (seed 44: it learned nothing)." in " ".join(read_page(kinds).text.split())
+
+
+def test_a_class_token_that_was_never_trained_is_warned_of(kinds: Path, demo: Path, tmp_path: Path) -> None:
+    warnings = json.loads((kinds / "report.json").read_text())["warnings"]
+    assert sum("[CLS] was never trained before fine-tuning" in warning for warning in warnings) == 1
+    assert json.loads((demo / "report.json").read_text())["warnings"] == []  # pooling: mean
+
+
+def test_words_fit_every_kind(kinds: Path) -> None:
+    told = {name: (task["constant"], task["no_tfidf"]) for name, task in entries(kinds).items()}
+    assert told["stsb"][0] == "always 2.53, the mean of the scores in train: a constant has no correlation"
+    assert told["people"][0] == "every word is O, the most frequent tag in train"
+    assert told["swag"][0] == "always choice 0, where the right one stands most often in train"
+    assert told["squad1_1"][0] == "there is no answer that fits every question"
+    assert told["cola"][1] == "the recipe does not ask for it (baselines: [tfidf])"
+    assert told["swag"][1].endswith("no answer to a task of multiple choice")
+    for text in ((kinds / "report.md").read_text(), read_page(kinds).text):
+        assert "most frequent label" in text and "it labels whole texts one by one" in text
+        assert "GLUE average" in text
+
+
+def test_glue_averages_name_what_is_missing(kinds: Path) -> None:
+    glue = json.loads((kinds / "report.json").read_text())["glue"]
+    (paper,) = (row for row in glue["dev"] if row["name"] == "paper")
+    assert paper["points"] is None
+    assert set(paper["missing"]) == {"QQP", "QNLI", "SST-2", "CoLA", "RTE"}  # CoLA has no Matthews correlation here
+
+
+def test_questions_and_answers_are_never_markup(tmp_path: Path) -> None:
+    folder = made_up.spans(tmp_path, "squad1_1", "SQuAD 1.1", (0.5,), 100)
+    data = tmp_path / "task_data_squad1_1"
+    rows = pq.read_table(data / "dev.parquet").to_pylist()
+    pq.write_table(pa.Table.from_pylist([row | {"question": HOSTILE} for row in rows]), data / "dev.parquet")
+    path = folder / "predictions" / "dev-seed-42.parquet"
+    predicted = [row | {"prediction": HOSTILE, "answers": [HOSTILE]} for row in pq.read_table(path).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(predicted), path)
+    out = tmp_path / "out"
+    out.mkdir()
+    report.make_report(
+        {"finetuned_squad1_1": folder, data.name: data}, ReportConfig(recipe="spans", tasks=("squad1_1",)), out
+    )
+    page = read_page(out)
+    assert "script" not in page.tags
+    assert page.text.count('<script>alert("1")</script>') == 3 * 10
+
+
+def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
+    """Words of a sentence are not independent: the bound comes of resampled sentences, not of the number of words."""
+    row = entries(kinds)["people"]["rows"][0]
+    low, high = row["metrics"]["accuracy"]["low"], row["metrics"]["accuracy"]["high"]
+    seeds = row["metrics"]["accuracy"]["seeds"]
+    told = {**row, **row["metrics"]["accuracy"], "untrained": row["metrics"]["accuracy"]["ours"] - 0.5}
+    found = verdict(told, "accuracy", "tagging")
+    ours = told["ours"]
+    assert found["noise"] == pytest.approx(
+        max(2**0.5 * (high - low) / 2, max(seeds) - ours, ours - min(seeds)), abs=0.01
+    )
+
+
+def test_the_loss_is_that_of_the_chosen_combination(tmp_path: Path) -> None:
+    folder = finetuned(tmp_path / "a", "A", ours=[0.9], untrained=0.8, tfidf=None)
+    path = folder / "scores.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | grid("accuracy", [0.7, 0.9, 0.8])))
+    rows = [
+        {"run_step": 10, "network": network, "variant": variant, "seed": seed, "loss": 1.0 + variant + seed / 10}
+        for network in ("pretrained", "untrained")
+        for variant in range(3)
+        for seed in (0, 2)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    curves = report._loss_curves(folder)
+    assert curves == {"pretrained": [(10, pytest.approx(2.1))], "untrained": [(10, pytest.approx(1.1))]}

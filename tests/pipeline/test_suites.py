@@ -330,7 +330,14 @@ def good_contamination(folder: Path) -> tuple[Frozen, dict[str, Any]]:
 
 def good_report(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     (folder / "report.md").write_text("# Report")
-    (folder / "report.json").write_text('{"tasks": [{"task": "mine"}, {"task": "cola"}]}')
+    mine = {"task": "mine", "rows": [{"part": "dev", "ours": 80.0, "low": 77.5, "high": 82.5}]}
+    glue = {"file": "leaderboards/glue.zip", "files": ["CoLA.tsv"], "missing": {}}
+    leaderboards = {"glue": glue, "squad": {"squad1_1": ["leaderboards/predictions.json"]}}
+    content = {"tasks": [mine, {"task": "cola"}], "leaderboards": leaderboards}
+    (folder / "report.json").write_text(json.dumps(content))
+    for name in ("examples/mine.parquet", "leaderboards/glue.zip", "leaderboards/predictions.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
     (folder / "report.html").write_text('<style>p {color: red}</style><img src="data:image/png;base64,AA"><svg></svg>')
     return ReportConfig(recipe="demo", tasks=("mine", "cola")), {}
 
@@ -700,6 +707,9 @@ POISON: dict[str, dict[str, Poison]] = {
     "benchmark_report": {
         "files_complete": written("report.md", ""),
         "tasks_complete": replaced("report.json", '"cola"', '"sst2"'),
+        "intervals_sound": replaced("report.json", "77.5", "87.5"),
+        "examples_complete": removed("examples/mine.parquet"),
+        "submissions_complete": written("leaderboards/predictions.json", ""),
         "self_contained": replaced("report.html", "<svg>", '<script src="https://cdn.example/plot.js"></script><svg>'),
     },
     "comparison": {

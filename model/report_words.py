@@ -1,0 +1,106 @@
+"""The report's result in plain sentences, good or bad, and its warnings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from model import metrics
+
+UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
+"""what there is to say of contamination where a model was made elsewhere"""
+PARTS_IN_WORDS = {"test_mismatched": "test (mismatched)", "dev_mismatched": "dev (mismatched)"}
+
+
+def in_words(content: Mapping[str, Any]) -> list[str]:
+    """The result in plain sentences."""
+    sentences = [*_held_out_words(content["pretraining"])] if content["pretraining"] else []
+    ran = [task for task in content["tasks"] if task["ran"] and task["verdict"]]
+    judged = [task for task in ran if task["verdict"]["pretraining"] is not None]
+    helped = [task for task in judged if task["verdict"]["pretraining"] == "helped"]
+    for task in ran:
+        sentences.append(_task_words(task))
+    for task in content["tasks"]:
+        if task["ran"] and not task["rows"]:
+            sentences.append(f"{task['title']}: predicted, but not scored, since the answers are not known.")
+    if judged and not helped:
+        sentences.append(
+            "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for"
+            + (
+                "; what shows that pretraining works, and how far it came, is the held-out curve, not these scores."
+                if content["pretraining"] and content["pretraining"]["held_out"]
+                else "."
+            )
+        )
+    elif judged and len(helped) < len(judged):
+        names = ", ".join(task["title"] for task in helped)
+        sentences.append(f"So pretraining helped measurably on {len(helped)} of {len(judged)} tasks: {names}.")
+    missing = [task for task in content["tasks"] if not task["ran"]]
+    if missing:
+        number = "1 task was" if len(missing) == 1 else f"{len(missing)} tasks were"
+        sentences.append(f"{number} not run; the last table says why, and which files are wanted.")
+    return sentences
+
+
+def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> list[str]:
+    """What would mislead a reader who does not know it."""
+    found = []
+    reading_cls = [task["title"] for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
+    if reading_cls and encoder.get("sentence_task") == "none":
+        found.append(
+            f"[CLS] was never trained before fine-tuning: this encoder had no sentence task, and {', '.join(reading_cls)} "
+            "read nothing but [CLS] (pooling: cls). What is above it begins from nothing, which costs most where there are few "
+            "examples; pooling: mean reads all tokens."
+        )
+    for task in tasks:
+        if task["ran"] and task["diverged"]:
+            named = "; ".join(f"seed {run['seed']}: {run['why']}" for run in task["diverged"])
+            found.append(f"{task['title']}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named}).")
+    return found
+
+
+def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
+    held_out = pretraining["held_out"]
+    if held_out is None:
+        yield f"The model was made elsewhere and only fine-tuned here. Contamination is {UNKNOWN}."
+        return
+    guess, reached = held_out["baselines"]["most_frequent_token_accuracy"], held_out["mlm_accuracy"]
+    if reached is None or not guess:
+        return
+    times = reached / guess
+    comparison = f"{times:.1f} times as many as" if times >= 1.05 else "no more than" if times > 0.95 else "fewer than"
+    yield (
+        f"On text that training never saw, the model guesses {100 * reached:.1f} % of the masked words: {comparison} "
+        f"always guessing the most frequent one would ({100 * guess:.1f} %)."
+    )
+    majority, sentence = held_out["baselines"].get("nsp_majority_accuracy"), held_out.get("nsp_accuracy")
+    if sentence is not None and majority is not None:
+        bound = metrics.noise(sentence, majority, held_out["sequences"])
+        learnt = "more than" if sentence - majority > bound else "not measurably more than"
+        yield (
+            f"It tells whether a sentence follows another in {100 * sentence:.1f} % of the pairs, {learnt} always "
+            f"giving the more frequent answer ({100 * majority:.1f} %)."
+        )
+
+
+def _task_words(task: Mapping[str, Any]) -> str:
+    row, found = task["rows"][0], task["verdict"]
+    seeds = "" if len(row["seeds"]) == 1 else f", median of {len(row['seeds'])} seeds"
+    interval = "" if row["low"] is None else f" (95 % interval {row['low']:.1f}–{row['high']:.1f})"
+    part = PARTS_IN_WORDS.get(row["part"], row["part"])
+    text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {part}{interval}{seeds}."
+    drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
+    if found["pretraining"] is not None:
+        difference = row["ours"] - row["untrained"]
+        text += {
+            "helped": f" Pretraining helped: the same network without it gets {row['untrained']:.1f}.",
+            "hurt": f" Pretraining did not help: the same network without it gets more, {row['untrained']:.1f}.",
+            "same": f" Pretraining made no measurable difference: the same network without it gets "
+            f"{row['untrained']:.1f}, and with {drawn} a difference of {abs(difference):.1f} is within "
+            f"chance (up to {found['noise']:.1f}).",
+        }[found["pretraining"]]
+    if found["tfidf"] is not None:
+        text += {
+            "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",
+            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {row['tfidf']:.1f}.",
+            "same": f" TF-IDF with logistic regression gets as much, within chance: {row['tfidf']:.1f}.",
+        }[found["tfidf"]]
+    return text

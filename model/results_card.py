@@ -1,0 +1,247 @@
+"""What an exported folder says of its scores: the card (README.md) with Hugging Face's metadata, and .eval_results/*.yaml.
+
+All numbers are those of the benchmark report's entries. Forms: huggingface.co/docs/hub/model-cards (`model-index`) and
+huggingface.co/docs/hub/eval-results. Values are points, hundredths of the metric.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model.pages import escape_markdown
+from model.report_words import PARTS_IN_WORDS
+
+EVAL_RESULTS = ".eval_results"
+
+
+@dataclass(frozen=True)
+class HubData:
+    """A public task as the Hugging Face Hub has it."""
+
+    dataset: str
+    config: str
+    dev: str = "validation"
+
+
+_GLUE = "nyu-mll/glue"
+HUB: Mapping[str, HubData] = {
+    **{task: HubData(_GLUE, task) for task in ("cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "wnli", "ax")},
+    "stsb_vectors": HubData(_GLUE, "stsb"),
+    "mnli": HubData(_GLUE, "mnli", "validation_matched"),
+    "squad1_1": HubData("rajpurkar/squad", "plain_text"),
+    "squad2_0": HubData("rajpurkar/squad_v2", "squad_v2"),
+    "swag": HubData("allenai/swag", "regular"),
+    "conll2003": HubData("eriktks/conll2003", "conll2003"),
+    "wnut17": HubData("leondz/wnut_17", "wnut_17"),
+}
+"""task known by name → its data set"""
+_SPLITS = {"dev_mismatched": "validation_mismatched", "test_mismatched": "test_mismatched", "test": "test"}
+_PIPELINES = {
+    "tagging": "token-classification",
+    "span": "question-answering",
+    "multiple_choice": "multiple-choice",
+    "sentence_similarity": "sentence-similarity",
+}
+"""kind → the Hub's name of what the model does; text-classification for all others, as for GLUE's scores"""
+_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
+_F1 = ("f1", "macro_f1", "entity_f1")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Whose scores these are."""
+
+    recipe: str
+    release: str
+    """version of the release with the encoder; "" where there is none"""
+    date: str
+    """day of the report, ISO 8601; "" where it is not known"""
+
+
+def of_release(card: str, entries: Sequence[Mapping[str, Any]], source: Source) -> str:
+    """The card of a release with a section on its scores after fine-tuning, and these in its metadata."""
+    _, front, text = card.split("---\n", 2)
+    before, use, after = text.partition("## Use\n")
+    metadata = front + yaml_text(_index(source.recipe, entries))
+    return f"---\n{metadata}---\n{before}{_section(entries, source)}{use}{after}"
+
+
+def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) -> str:
+    """The card of a fine-tuned model. architecture: class of transformers that loads it; "" where none does."""
+    seed = entry.get("published_seed")
+    weights = (
+        ""
+        if seed is None
+        else (
+            f" Of {len(entry['seeds'])} seeds these are the weights of seed {seed}, the best on dev; the table is of all of them."
+        )
+    )
+    metadata = {
+        **({"library_name": "transformers"} if architecture else {}),
+        "pipeline_tag": _pipeline(entry["kind"]),
+        "tags": ["bert"],
+        **_index(f"{source.recipe}, {entry['title']}", [entry]),
+    }
+    sizes = ", ".join(f"{count:,} of {_part(part)}" for part, count in entry["sizes"].items() if count)
+    settings = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in entry["hyperparameters"].items()
+        if value is not None and name not in ("seed", "seeds")
+    )
+    labels = f"Labels: {', '.join(map(escape_markdown, entry['labels']))}.\n\n" if entry["labels"] else ""
+    return f"""---
+{yaml_text(metadata)}---
+# {escape_markdown(source.recipe)}: {escape_markdown(entry["title"])}
+
+The encoder of {escape_markdown(source.recipe)}{_named(source)}, fine-tuned on {escape_markdown(entry["title"])}.{weights}
+
+{labels}Data: {sizes or "not told"}. Settings: {escape_markdown(settings) or "not told"}.
+
+{_section([entry], source)}## Use
+
+{_use(architecture, entry)}"""
+
+
+def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[str, str]:
+    """File name → text, a file for each task that is on the Hub and has scores: its first part and metric."""
+    files = {}
+    for entry in entries:
+        if entry["task"] not in HUB or not entry["rows"]:
+            continue
+        hub, row = HUB[entry["task"]], entry["rows"][0]
+        named = f"; release {source.release}" if source.release else ""
+        notes = f"{entry['title']}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
+        dataset = {"id": hub.dataset, "task_id": hub.config}
+        dated = {"date": source.date} if source.date else {}
+        files[f"{entry['task']}.yaml"] = yaml_text(
+            [{"dataset": dataset, "value": row["ours"], **dated, "notes": notes}]
+        )
+    return files
+
+
+def write_eval_results(files: Mapping[str, str], folder: Path) -> None:
+    """Put the files into `folder`/.eval_results."""
+    if files:
+        (folder / EVAL_RESULTS).mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / EVAL_RESULTS / name).write_text(text, encoding="utf-8")
+
+
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def yaml_text(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Maps, lists, texts and numbers as YAML in blocks. Every text stands in quotes: YAML 1.1, which the Hub reads, takes `no` for
+    False."""
+    return "".join(f"{line}\n" for line in _yaml_lines(value))
+
+
+def _yaml_lines(value: Mapping[str, Any] | Sequence[Any]) -> Iterator[str]:
+    pairs = value.items() if isinstance(value, Mapping) else [(None, item) for item in value]
+    for key, item in pairs:
+        nested = isinstance(item, Mapping | list)
+        scalar = "" if nested else json.dumps(item, ensure_ascii=False)
+        if key is not None:
+            yield f"{key}:" if nested else f"{key}: {scalar}"
+            yield from (f"  {line}" for line in _yaml_lines(item)) if nested else ()
+        elif nested:
+            yield from (f"{'  ' if number else '- '}{line}" for number, line in enumerate(_yaml_lines(item)))
+        else:
+            yield f"- {scalar}"
+
+
+def _index(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`model-index`: every metric of every part; nothing where nothing was scored."""
+    results = [
+        {
+            "task": {"type": _pipeline(entry["kind"]), "name": entry["title"]},
+            "dataset": _dataset(entry, row["part"]),
+            "metrics": [
+                {
+                    "type": "f1" if metric in _F1 else _METRICS.get(metric, metric),
+                    "value": score["ours"],
+                    "name": f"{score['title']}, points, {_seeds(row)}{_interval(score)}",
+                }
+                for metric, score in row["metrics"].items()
+            ],
+        }
+        for entry in entries
+        for row in entry["rows"]
+    ]
+    return {"model-index": [{"name": name, "results": results}]} if results else {}
+
+
+def _dataset(entry: Mapping[str, Any], part: str) -> dict[str, str]:
+    hub = HUB.get(entry["task"])
+    if hub is None:
+        return {"type": entry["task"], "name": entry["title"], "split": part}
+    return {"type": hub.dataset, "name": entry["title"], "config": hub.config, "split": _split(entry["task"], part)}
+
+
+def _split(task: str, part: str) -> str:
+    hub = HUB.get(task)
+    return hub.dev if hub and part == "dev" else _SPLITS.get(part, part)
+
+
+def _pipeline(kind: str) -> str:
+    return _PIPELINES.get(kind, "text-classification")
+
+
+def _seeds(row: Mapping[str, Any]) -> str:
+    return "1 seed" if len(row["seeds"]) == 1 else f"median of {len(row['seeds'])} seeds"
+
+
+def _interval(score: Mapping[str, Any]) -> str:
+    return "" if score["low"] is None else f", 95 % interval {score['low']:.1f}–{score['high']:.1f}"
+
+
+def _part(part: str) -> str:
+    return PARTS_IN_WORDS.get(part, part)
+
+
+def _named(source: Source) -> str:
+    return f" (release `{source.release}`)" if source.release else ""
+
+
+def _section(entries: Sequence[Mapping[str, Any]], source: Source) -> str:
+    """The scores as a table."""
+    rows = [
+        f"| {escape_markdown(entry['title'])} | {_part(row['part'])} | {row['examples']:,} | {escape_markdown(score['title'])} | "
+        f"{score['ours']:.1f} | {_dashed(score)} | {score['highest']:.1f} | {len(score['seeds'])} |"
+        for entry in entries
+        for row in entry["rows"]
+        for score in row["metrics"].values()
+    ]
+    if not rows:
+        return ""
+    table = "\n".join(rows)
+    return f"""## Scores after fine-tuning
+
+Scores of {escape_markdown(source.recipe)}{_named(source)}. Points, hundredths of the metric: the median of the seeds with its 95 %
+interval (percentile bootstrap over the examples), and the best seed. Epochs and settings were chosen on dev.
+
+| task | part | examples | metric | median | 95 % interval | best | seeds |
+|---|---|---:|---|---:|---|---:|---:|
+{table}
+
+"""
+
+
+def _dashed(score: Mapping[str, Any]) -> str:
+    return "–" if score["low"] is None else f"{score['low']:.1f}–{score['high']:.1f}"
+
+
+def _use(architecture: str, entry: Mapping[str, Any]) -> str:
+    if not architecture:
+        pooling = entry["hyperparameters"].get("pooling", "")
+        return f"transformers has no class for this model (pooling {pooling}): its weights are under bertworks' own names.\n"
+    auto = "AutoModel" if architecture == "BertModel" else architecture.replace("Bert", "AutoModel", 1)
+    return f"""```python
+from transformers import AutoTokenizer, {auto}
+
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = {auto}.from_pretrained(folder)
+```
+"""

@@ -1,0 +1,116 @@
+"""Cards and .eval_results as Hugging Face's own library reads them."""
+
+from typing import Any
+
+import yaml
+from huggingface_hub import ModelCard, eval_result_entries_to_yaml, parse_eval_result_entries
+
+from model.known_tasks import KNOWN
+from model.results_card import HUB, Source, eval_results, of_finetuned, of_release, yaml_text
+
+CARD = """---
+library_name: transformers
+pipeline_tag: fill-mask
+tags:
+- bert
+---
+# tiny
+
+A BERT encoder.
+
+## Use
+
+As it is.
+"""
+SOURCE = Source("tiny", "abc123", "2026-01-02")
+
+
+def score(title: str, ours: float) -> dict[str, Any]:
+    seeds = [ours - 1, ours, ours + 1]
+    return {"title": title, "ours": ours, "low": ours - 2, "high": ours + 2.04, "highest": ours + 1, "seeds": seeds}
+
+
+def entry(
+    task: str, kind: str, metrics: dict[str, tuple[str, float]], parts: tuple[str, ...] = ("dev",)
+) -> dict[str, Any]:
+    every = {name: score(*told) for name, told in metrics.items()}
+    first = next(iter(every))
+    rows = [{"part": part, "examples": 1043, "metrics": every, **every[first]} for part in parts]
+    return {
+        "task": task,
+        "title": f"{task} | title",
+        "kind": kind,
+        "metric": first,
+        "metric_title": every[first]["title"],
+        "rows": rows,
+        "labels": ["no", "<b>"] if kind == "classification" else [],
+        "sizes": {"train": 8551, "dev": 1043, "test": 0},
+        "hyperparameters": {"learning_rate": 2e-5, "epochs": 3, "pooling": "cls", "seeds": 3, "seed": 42},
+        "seeds": [{}, {}, {}],
+        "published_seed": 43,
+    }
+
+
+ENTRIES = [
+    entry("cola", "classification", {"matthews": ("Matthews correlation", 52.1), "accuracy": ("accuracy", 80.0)}),
+    entry("mnli", "pair_classification", {"accuracy": ("accuracy", 84.4)}, ("dev", "dev_mismatched")),
+    entry("conll2003", "tagging", {"entity_f1": ("entity F1", 92.4)}, ("test", "dev")),
+    entry("mine", "span", {"f1": ("F1", 70.0)}),
+]
+
+
+def test_yaml_is_read_as_it_was_by_yaml_1_1() -> None:
+    value = {"a": ["no", "1e3", "ü – 95 % : #", 'a "b"', {"x": [1, 2.5, True, None], "y": {"z": "null"}}], "b": 2}
+    assert yaml.safe_load(yaml_text(value)) == value
+    assert yaml.safe_load(yaml_text([{"a": 1, "b": [2]}, "c"])) == [{"a": 1, "b": [2]}, "c"]
+
+
+def test_eval_results_are_what_the_hubs_library_reads() -> None:
+    files = eval_results(ENTRIES, SOURCE)
+    assert sorted(files) == ["cola.yaml", "conll2003.yaml", "mnli.yaml"]  # one's own task has no data set on the Hub
+    (cola,) = parse_eval_result_entries(yaml.safe_load(files["cola.yaml"]))
+    assert (cola.dataset_id, cola.task_id, cola.value, cola.date) == ("nyu-mll/glue", "cola", 52.1, "2026-01-02")
+    assert cola.notes == (
+        "cola | title: Matthews correlation on validation, median of 3 seeds, 95 % interval 50.1–54.1; release abc123"
+    )
+    (mnli,) = parse_eval_result_entries(yaml.safe_load(files["mnli.yaml"]))
+    assert "on validation_matched" in (mnli.notes or "")
+    assert eval_result_entries_to_yaml([cola]) == yaml.safe_load(files["cola.yaml"])
+
+
+def test_the_card_of_a_release_gets_a_section_and_an_index() -> None:
+    card = ModelCard(of_release(CARD, ENTRIES, SOURCE))
+    assert card.data.library_name == "transformers" and card.data.pipeline_tag == "fill-mask"
+    results = card.data.eval_results or []
+    assert card.data.model_name == "tiny"
+    found = {(r.dataset_type, r.dataset_config, r.dataset_split, r.metric_type): r.metric_value for r in results}
+    assert found == {
+        ("nyu-mll/glue", "cola", "validation", "matthews_correlation"): 52.1,
+        ("nyu-mll/glue", "cola", "validation", "accuracy"): 80.0,
+        ("nyu-mll/glue", "mnli", "validation_matched", "accuracy"): 84.4,
+        ("nyu-mll/glue", "mnli", "validation_mismatched", "accuracy"): 84.4,
+        ("eriktks/conll2003", "conll2003", "test", "f1"): 92.4,
+        ("eriktks/conll2003", "conll2003", "validation", "f1"): 92.4,
+        ("mine", None, "dev", "f1"): 70.0,
+    }
+    before, section, use = card.text.partition("## Scores after fine-tuning")
+    assert "A BERT encoder." in before and section and "## Use\n\nAs it is." in use
+    assert "(release `abc123`)" in use
+    assert r"| cola \| title | dev | 1,043 | Matthews correlation | 52.1 | 50.1–54.1 | 53.1 | 3 |" in use
+
+
+def test_the_card_of_a_fine_tuned_model_says_how_to_load_it() -> None:
+    card = ModelCard(of_finetuned(ENTRIES[0], SOURCE, "BertForSequenceClassification"))
+    assert (card.data.pipeline_tag, card.data.model_name) == ("text-classification", "tiny, cola | title")
+    assert "AutoModelForSequenceClassification.from_pretrained(folder)" in card.text
+    assert "Of 3 seeds these are the weights of seed 43" in card.text
+    assert "Labels: no, &lt;b&gt;." in card.text
+    assert "Data: 8,551 of train, 1,043 of dev." in card.text
+    assert "learning rate 2e-05, epochs 3, pooling cls." in card.text.replace("\\", "")
+    other = ModelCard(of_finetuned(ENTRIES[3], SOURCE, ""))
+    assert other.data.pipeline_tag == "question-answering" and other.data.library_name is None
+    assert "transformers has no class for this model (pooling cls)" in other.text
+
+
+def test_every_task_known_by_name_is_on_the_hub_or_nowhere() -> None:
+    assert set(HUB) == set(KNOWN)
