@@ -750,7 +750,7 @@ def test_a_checkpoint_may_be_a_version_of_the_store_or_a_folder_of_a_wheel(tmp_p
     ("checkpoint", "more", "what", "todo"),
     [
         ("{from: ./none}", "", "small.yaml:2: checkpoint.from: there is no such folder", "Correct the path"),
-        ("{from: ./small.yaml}", "", "small.yaml:2: checkpoint.from: is a file, not a folder", "unpack"),
+        ("{from: ./small.yaml}", "", "small.yaml:2: checkpoint.from: is a file, but no folder and no .zip", "unpack"),
         ("{}", "", "small.yaml:2: checkpoint.from: is missing", "`from:`"),
         ("{from: ./model, mode: warm}", "", "small.yaml:2: checkpoint.mode: unknown key", "Known keys here"),
         (

@@ -181,7 +181,8 @@ def test_tasks_that_do_not_exist(tmp_path: Path) -> None:
 
 
 def test_every_known_task_can_be_scored() -> None:
-    assert {task.replace("_", ".") for task in KNOWN} <= set(TASKS)
+    own = {task for task, known in KNOWN.items() if known.form.kind != "sentence_similarity"}  # it is scored as STS-B
+    assert {task.replace("_", ".") for task in own} <= set(TASKS)
 
 
 @pytest.mark.parametrize(
