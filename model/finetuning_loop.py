@@ -14,6 +14,7 @@ from pathlib import Path
 
 from model import checkpoint, child, lines
 from model.child import Stop
+from model.classifier import Pooling
 from model.devices import Device, open_device
 from model.features import by_sequence
 from model.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
@@ -81,7 +82,8 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     config, task = job.config, lines.read_json(job.task_data / "task.json")
     head = head_of(task)
     tokenizer = load(job.wordpiece_vocab)
-    architecture = _architecture(job, tokenizer)
+    pooling = head.pooling or config.pooling
+    architecture = _architecture(job, tokenizer, pooling)
     encoded = {
         part: head.read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
         for part in dict.fromkeys(("train", "dev", "test", *task.get("counts", ())))
@@ -103,7 +105,7 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
         head=head,
         scored=scored_by(head, task),
         ranking=Ranking(task["metric"], head.loss_name),
-        pooling=head.pooling or config.pooling,
+        pooling=pooling,
         tokenizer=tokenizer,
         architecture=architecture,
         examples=examples,
@@ -115,8 +117,8 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     return replace(setup, floor=constant[task["metric"]] or 0.0)
 
 
-def _architecture(job: Job, tokenizer: Tokenizer) -> Architecture:
-    """The encoder's, with the dropout of fine-tuning. Raises DataError where it does not fit the vocabulary."""
+def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architecture:
+    """The encoder's, with the dropout of fine-tuning. Raises DataError where vocabulary or `pooling` do not fit it."""
     described = lines.read_json(job.pretrained / "config.json")
     size = len(tokenizer.vocabulary)
     if described["vocabulary_size"] != size:
@@ -129,6 +131,11 @@ def _architecture(job: Job, tokenizer: Tokenizer) -> Architecture:
         raise DataError(
             f"max_length {job.config.max_length} is above the {architecture.max_positions} positions of the model",
             "Lower finetuning.max_length.",
+        )
+    if architecture.attention == "causal" and pooling == "cls":
+        raise DataError(
+            "the pretrained model reads from left to right: its [CLS] sees nothing but itself",
+            "Write finetuning.pooling: last (that token sees all others, as in GPT) or pooling: mean.",
         )
     return architecture.model_copy(update={"dropout": job.config.dropout})
 

@@ -685,29 +685,24 @@ def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str,
 def _encoder_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
     section = recipe.finetuning
     if section.tasks and section.pooling == "cls" and recipe.architecture.attention == "causal":
-        todo = "Write pooling: last (the last token sees all others, as in GPT) or pooling: mean."
-        yield (
-            ("finetuning", "pooling"),
-            "with architecture.attention causal, [CLS] sees nothing but itself",
-            "cls",
-            todo,
-        )
+        rule = "with architecture.attention causal, [CLS] sees nothing but itself"
+        todo = "Write pooling: last (that token sees all others, as in GPT) or pooling: mean."
+        yield ("finetuning", "pooling"), rule, "cls", todo
     limit = recipe.architecture.layers if _states(recipe, "layers") else math.inf
     parts: dict[KeyPath, Finetuning | FinetuningOverride] = {("finetuning",): section}
     parts |= {("finetuning", "overrides", task): override for task, override in section.overrides.items()}
     for at, part in parts.items():
-        frozen = (part.encoder or section.encoder) == "frozen"
-        if part.layers and not frozen:
-            rule = "only a frozen encoder is read by layers"
-            yield (*at, "layers"), rule, list(part.layers), "Write encoder: frozen, or remove the key."
-        elif frozen:
-            said = part.layers or (() if part is not section and section.layers else (BEST_LAYERS,))
-            for number, choice in enumerate(said):
+        if part.layers and (part.encoder or section.encoder) != "frozen":
+            todo = "Write encoder: frozen, or remove the key."
+            yield (*at, "layers"), "only a frozen encoder is read by layers", list(part.layers), todo
+        elif part.layers:
+            for number, choice in enumerate(part.layers):
                 if LEAST_LAYERS.get(choice, 1) > limit:
                     rule = f"needs {LEAST_LAYERS[choice]} layers, architecture.layers is {limit}"
-                    key: KeyPath = (*at, "layers", number) if part.layers else (*at, "encoder")
-                    todo = "Name other choices under layers." if part.layers else "Write layers: [last]."
-                    yield key, f"{choice} {rule}", None if part.layers else "frozen", todo
+                    yield (*at, "layers", number), rule, choice, "Name another choice, or take a deeper model."
+        elif part.encoder == "frozen" and not section.layers and LEAST_LAYERS[BEST_LAYERS] > limit:
+            rule = f"reads {BEST_LAYERS} unless layers says otherwise, and architecture.layers is {limit}"
+            yield (*at, "encoder"), rule, "frozen", "Write layers: [last], or take a deeper model."
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

@@ -395,6 +395,50 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("    - {sequence", "    - {sequence_length: 128, steps: 1}\n    - {sequence", "same sequence_length", ""),
         (
             "name: small",
+            "name: small\nshards: {objective: clm, sentence_task: none}\narchitecture: {attention: causal}\n"
+            "finetuning: {tasks: [cola], pooling: cls}",
+            "small.yaml:4: finetuning.pooling: with architecture.attention causal, [CLS] sees nothing but itself (it is cls)",
+            "Write pooling: last (that token sees all others, as in GPT) or pooling: mean.",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], layers: [last]}",
+            "small.yaml:2: finetuning.layers: only a frozen encoder is read by layers",
+            "Write encoder: frozen",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], encoder: frozen, overrides: {cola: {encoder: trained, layers: [last]}}}",
+            "finetuning.overrides.cola.layers: only a frozen encoder is read by layers",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\narchitecture: {layers: 3}\nfinetuning: {tasks: [cola], encoder: frozen}",
+            "small.yaml:3: finetuning.encoder: reads concat_last_four unless layers says otherwise, and architecture.layers is 3",
+            "Write layers: [last]",
+        ),
+        (
+            "name: small",
+            "name: small\narchitecture: {layers: 1}\nfinetuning:\n  tasks: [cola]\n"
+            "  overrides: {cola: {encoder: frozen, layers: [last, second_to_last]}}",
+            "finetuning.overrides.cola.layers.1: needs 2 layers, architecture.layers is 1 (it is second_to_last)",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], encoder: frozen, layers: [last, last]}",
+            "finetuning.layers: names a choice twice: last, last",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], bilstm: {hidden: 0}}",
+            "finetuning.bilstm.hidden: input should be greater than or equal to 1",
+            "",
+        ),
+        (
+            "name: small",
             "name: small\nfinetuning: {tasks: [sst]}",
             "small.yaml:2: finetuning.tasks.0: is no task",
             "sst2?",
