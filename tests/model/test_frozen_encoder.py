@@ -51,7 +51,7 @@ CONFIG = FinetuneConfig(
     layers=CHOICES,
     bilstm=SMALL,
 )
-SHORT = CONFIG.model_copy(update={"layers": CHOICES[-2:], "epochs": 4, "seeds": 2, "baselines": ("untrained",)})
+SHORT = CONFIG.model_copy(update={"layers": CHOICES[-2:], "epochs": 4, "baselines": ("untrained",)})
 pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 
 
@@ -126,7 +126,7 @@ def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(made: dict[str, 
     undisturbed = tuning.run_folder(made, tmp_path / "undisturbed", SHORT)
     assert train(undisturbed, Stop())
     assert len(scores_of(undisturbed / "result")["baselines"]["untrained"]["variants"]) == 2
-    run = tuning.run_folder(made, tmp_path, SHORT, checkpoint_seconds=0.01)
+    run = tuning.run_folder(made, tmp_path, SHORT, checkpoint_seconds=0.05)
     tuning.kill_at_its_first_checkpoint(run)
     kept = run / "features" / "pretrained" / "train"
     computed = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}

@@ -1017,6 +1017,23 @@ def test_schedule_per_phase(two_phases: Recipe) -> None:
     assert first.sentence_task == "none"
 
 
+def test_layers_of_a_frozen_encoder_are_not_those_of_a_task_that_trains_it(tmp_path: Path) -> None:
+    section = """\
+finetuning:
+  tasks: [cola, conll2003, wnut17]
+  encoder: frozen
+  layers: [last, embeddings]
+  bilstm: {}
+  overrides: {cola: {encoder: trained}, wnut17: {layers: [weighted_all]}}
+"""
+    recipe = load(tmp_path, small=SMALL.replace("name: small\n", f"name: small\n{section}")).get("small")
+    found = {task: recipe.config_for(f"finetuned_{task}") for task in ("cola", "conll2003", "wnut17")}
+    assert all(isinstance(each, FinetuneConfig) for each in found.values())
+    layers = {task: [variant.layers for variant in each.variants] for task, each in found.items()}  # type: ignore[attr-defined]
+    assert layers == {"cola": [None], "conll2003": ["last", "embeddings"], "wnut17": ["weighted_all"]}
+    assert found["cola"].plain()["bilstm"] == {"hidden": 768, "layers": 2}  # the paper's
+
+
 def test_every_override_is_a_field_of_the_stage() -> None:
     assert set(FinetuningOverride.model_fields) <= set(FinetuneConfig.model_fields)
 
