@@ -9,42 +9,87 @@ from torch import Tensor, nn
 
 from model.attention import Rows
 from model.bert import Bert
+from model.bilstm import BiLSTM
 from model.dropout import Dropout
-from model.tuning_batches import Batch
-from pipeline.config import Architecture
+from model.layer_choices import ChosenLayers, width
+from model.tuning_batches import Batch, KeptStates, Read
+from pipeline.config import Architecture, Bilstm, LayerChoice
 
-Pooling = Literal["cls", "mean", "tokens"]
+Pooling = Literal["cls", "mean", "last", "tokens"]
 
 
 class Classifier(nn.Module):
-    """The encoder with a classification head.
+    """The encoder with a classification head, and a BiLSTM between them, if there is one.
 
-    `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), or `mean`, the mean over its
-    hidden states, which suits encoders that saw little or no next-sentence training. `tokens`: those that are asked.
+    `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), `mean`, the mean over its
+    hidden states, which suits encoders that saw little or no next-sentence training, or `last`, the state of its last token,
+    which alone has seen all others in a left-to-right encoder (Radford et al. 2018, section 3.2). `tokens`: those that are
+    asked.
+
+    With a BiLSTM `mean` is over what comes out of it; the others become the state in which each direction ends, the usual
+    vector of a BiLSTM's text beside mean and maximum (Conneau et al. 2017, section 3.2). In what comes out at [CLS] or at
+    the last token, one of the two directions has read a single token. The paper does not say how it read its BiLSTM.
+
+    With `layers` the encoder is frozen and no part of this: batches bring what it said (`KeptStates`), and its pooler, which
+    belongs to the last layer, is not used.
     """
 
-    def __init__(self, architecture: Architecture, vocabulary_size: int, classes: int, pooling: Pooling) -> None:
+    encoder: Bert
+    """none where `layers` are chosen"""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        vocabulary_size: int,
+        classes: int,
+        pooling: Pooling,
+        bilstm: Bilstm | None = None,
+        layers: LayerChoice | None = None,
+    ) -> None:
         super().__init__()
         self.pooling = pooling
-        self.encoder = Bert(architecture, vocabulary_size)
+        values = architecture.hidden
+        self.chosen = ChosenLayers(layers, architecture.layers) if layers else None
+        if layers:
+            values = width(layers, values)
+        else:
+            self.encoder = Bert(architecture, vocabulary_size)
         self.dropout = Dropout(architecture.dropout)
-        self.head = nn.Linear(architecture.hidden, classes)
+        self.bilstm = BiLSTM(values, bilstm.hidden, bilstm.layers) if bilstm else None
+        self.head = nn.Linear(self.bilstm.width if self.bilstm else values, classes)
 
     @property
     def whole(self) -> bool:
         """Whether every token of a row is read that is not asked for by name (`batch_of`)."""
-        return self.pooling != "cls"
+        return self.pooling != "cls" or self.bilstm is not None
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`)."""
-        states = batch.states(self.encoder)  # [Q, H]
         read = batch.read
-        if self.pooling == "cls":
-            states = self.encoder.pool(states[:, None])
-        elif self.pooling == "mean":
-            states = mean_pool(states, read.row_of, read.rows)
-        logits: Tensor = self.head(self.dropout(states))
+        if self.chosen is None:
+            assert not isinstance(batch, KeptStates)
+            states = batch.states(self.encoder)  # [Q, H]
+        else:
+            assert isinstance(batch, KeptStates)
+            states = self.chosen(batch.layers)  # [Q, H], of several layers more
+        if self.bilstm is not None:
+            states = self.bilstm(self.dropout(states), read.rows)
+        logits: Tensor = self.head(self.dropout(self._pooled(states, read)))
         return logits if read.compared is None else side_by_side(logits, read.compared)
+
+    def _pooled(self, states: Tensor, read: Read) -> Tensor:
+        """Float [Q, H] → [B, H], one vector of each row; of `tokens` as they are."""
+        if self.pooling == "tokens":
+            return states
+        if self.pooling == "mean":
+            return mean_pool(states, read.row_of, read.rows)
+        first, last = (F.embedding(at, states) for at in (read.rows.starts[:-1], read.rows.starts[1:] - 1))
+        if self.bilstm is not None:
+            forward = self.bilstm.width // 2
+            return torch.cat([last[:, :forward], first[:, forward:]], 1)
+        if self.pooling == "last":
+            return last
+        return first if self.chosen is not None else self.encoder.pool(first[:, None])
 
 
 def side_by_side(logits: Tensor, rows: Tensor) -> Tensor:

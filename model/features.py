@@ -13,8 +13,8 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,31 @@ class Reading:
 
 
 def reading_of(examples: Examples) -> Reading:
-    """Of a tagging task the first sub-token of every word, in sequences that are sentences; of others all tokens, in
-    sequences that are rows."""
+    """Of a tagging task the first sub-token of every word, in sequences that are sentences, those without words left out; of
+    others all tokens, in sequences that are rows."""
     if examples.asked is not None:
-        return Reading(examples.asked.places, examples.asked.numbers, examples.asked.starts)
+        return Reading(examples.asked.places, examples.asked.numbers, np.unique(examples.asked.starts))
     lengths = np.array([len(ids) for ids in examples.input_ids], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     whole = tuple(np.arange(length) for length in lengths)
     return Reading(whole, tuple(start + each for start, each in zip(starts, whole, strict=False)), starts)
+
+
+def by_sequence(examples: Examples) -> Examples:
+    """The same examples with the sequences of `reading_of` as rows: of a tagging task sentences, of which every word is one
+    token, whose id says nothing."""
+    if examples.asked is None:
+        return examples
+    starts = np.unique(examples.asked.starts)
+    lengths = np.diff(starts)
+    whole = tuple(np.arange(length) for length in lengths)
+    numbers = tuple(start + each for start, each in zip(starts, whole, strict=False))
+    return replace(
+        examples,
+        input_ids=tuple(np.zeros(length, np.int32) for length in lengths),
+        second_starts=lengths,
+        asked=replace(examples.asked, places=whole, numbers=numbers),
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,10 @@ class Kept:
     def lengths(self) -> Ints:
         """Tokens of every sequence, [n]."""
         return np.diff(self.starts)
+
+    def only(self, layers: Collection[int]) -> "Kept":
+        """The same without the other layers."""
+        return Kept({layer: self.states[layer] for layer in layers}, self.starts)
 
     def batch(self, sequences: Ints) -> tuple[dict[int, Tensor], Rows]:
         """Of some sequences, one after the other, as they are named: hidden states by layer, float32 [T, H] each on the CPU,

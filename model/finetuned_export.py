@@ -34,6 +34,10 @@ def why_not(folder: Path) -> str:
     described = read_json(folder / "config.json")
     if described["kind"] not in _CLASSES:
         return f"transformers has no class for tasks of kind {described['kind']}"
+    if described.get("encoder") == "frozen":
+        return "transformers has no class for layers on top of a frozen encoder, which is not in the folder"
+    if described.get("bilstm"):
+        return "transformers has no class with a BiLSTM on top of BERT"
     pooling = described["pooling"]
     return "" if pooling in _POOLINGS else f"transformers has no class for pooling {pooling}"
 

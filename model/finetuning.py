@@ -9,6 +9,7 @@ The run folder is kept between attempts:
     timing.jsonl    speed, memory, starts; not published
     runs/           the finished runs, one per network (pretrained, untrained) and seed
     current/        checkpoints of the run in progress
+    features/       what a frozen encoder said, per network and part
     result/         what is published, with a manifest; it is there when everything has finished
 """
 
@@ -27,7 +28,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="5",  # 2: other dropout bits on a CPU; 3: tagging; 4: regression; 5: no padding, spans, grids
+    version="6",  # 3: tagging; 4: regression; 5: no padding, spans, grids; 6: frozen encoders, BiLSTM, pooling last
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
@@ -37,6 +38,10 @@ STAGE = Stage(
         "model/finetuning_result.py",
         "model/tuning_batches.py",
         "model/classifier.py",
+        "model/bilstm.py",
+        "model/layer_choices.py",
+        "model/features.py",
+        "model/frozen_encoder.py",
         "model/examples.py",
         "model/tagged_words.py",
         "model/choices.py",

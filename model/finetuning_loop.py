@@ -14,10 +14,13 @@ from pathlib import Path
 
 from model import checkpoint, child, lines
 from model.child import Stop
+from model.classifier import Pooling
 from model.devices import Device, open_device
+from model.features import by_sequence
 from model.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
 from model.finetuning_result import constant_scores, publish
 from model.finetuning_run import Setup, Training
+from model.frozen_encoder import FEATURES, kept_features
 from model.heads import head_of, scored_by
 from model.lines import Lines
 from pipeline import atomic
@@ -48,9 +51,14 @@ def train(folder: Path, stop: Stop) -> bool:
     kept = current.state["metrics_bytes"] if current else _metrics_bytes(found)
     metrics, timing = Lines(folder / "metrics.jsonl", keep=int(kept)), Lines(folder / "timing.jsonl")
     _announce(setup, runs, len(found), current.step if current else 0, timing)
+    network, features = "", None
     try:
         for run in runs[len(found) :]:
-            if not Training(setup, run, current, metrics, timing, started).to_the_end():
+            if setup.job.config.encoder == "frozen" and run.network != network:
+                network, features = run.network, kept_features(setup, run.network)
+                if features is None:
+                    return False
+            if not Training(setup, run, features, current, metrics, timing, started).to_the_end():
                 return False
             current = None
             found[run] = _read(setup, run)
@@ -61,7 +69,7 @@ def train(folder: Path, stop: Stop) -> bool:
     finally:
         metrics.close()
         timing.close()
-    for name in ("runs", "weights", "current"):
+    for name in ("runs", "weights", "current", FEATURES):
         shutil.rmtree(folder / name, ignore_errors=True)
     return True
 
@@ -74,11 +82,13 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     config, task = job.config, lines.read_json(job.task_data / "task.json")
     head = head_of(task)
     tokenizer = load(job.wordpiece_vocab)
-    architecture = _architecture(job, tokenizer)
-    examples = {
+    pooling = head.pooling or config.pooling
+    architecture = _architecture(job, tokenizer, pooling)
+    encoded = {
         part: head.read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
         for part in dict.fromkeys(("train", "dev", "test", *task.get("counts", ())))
     }
+    examples = {part: by_sequence(each) for part, each in encoded.items()} if config.encoder == "frozen" else encoded
     for part in ("train", "dev"):
         known = examples[part].known
         if len(known) == 0 or not known.all():
@@ -95,10 +105,11 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
         head=head,
         scored=scored_by(head, task),
         ranking=Ranking(task["metric"], head.loss_name),
-        pooling=head.pooling or config.pooling,
+        pooling=pooling,
         tokenizer=tokenizer,
         architecture=architecture,
         examples=examples,
+        encoded=encoded,
         floor=0.0,
     )
     constant = constant_scores(setup, "dev")
@@ -106,8 +117,8 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     return replace(setup, floor=constant[task["metric"]] or 0.0)
 
 
-def _architecture(job: Job, tokenizer: Tokenizer) -> Architecture:
-    """The encoder's, with the dropout of fine-tuning. Raises DataError where it does not fit the vocabulary."""
+def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architecture:
+    """The encoder's, with the dropout of fine-tuning. Raises DataError where vocabulary or `pooling` do not fit it."""
     described = lines.read_json(job.pretrained / "config.json")
     size = len(tokenizer.vocabulary)
     if described["vocabulary_size"] != size:
@@ -120,6 +131,11 @@ def _architecture(job: Job, tokenizer: Tokenizer) -> Architecture:
         raise DataError(
             f"max_length {job.config.max_length} is above the {architecture.max_positions} positions of the model",
             "Lower finetuning.max_length.",
+        )
+    if architecture.attention == "causal" and pooling == "cls":
+        raise DataError(
+            "the pretrained model reads from left to right: its [CLS] sees nothing but itself",
+            "Write finetuning.pooling: last (that token sees all others, as in GPT) or pooling: mean.",
         )
     return architecture.model_copy(update={"dropout": job.config.dropout})
 

@@ -40,6 +40,7 @@ def publish(setup: Setup, found: Mapping[Run, Found], metrics_file: Path) -> Non
                 "kind": setup.task["kind"],
                 "labels": labels,
                 "pooling": setup.pooling,
+                **_on_top(setup, best),
                 "max_length": config.max_length,
                 "architecture": setup.architecture.plain(),
                 "vocabulary_size": len(setup.tokenizer.vocabulary),
@@ -92,6 +93,16 @@ def _scores(
     }
 
 
+def _on_top(setup: Setup, run: Run) -> dict[str, Any]:
+    """Of config.json: whether model.safetensors holds the encoder, what is read of one that is frozen, and the BiLSTM."""
+    bilstm = setup.job.config.bilstm
+    return {
+        "encoder": setup.job.config.encoder,
+        "layers": run.variant.layers,
+        "bilstm": bilstm.plain() if bilstm else None,
+    }
+
+
 def _variants(setup: Setup, found: Mapping[Run, Found], network: str) -> list[dict[str, Any]]:
     """Every combination of the grid with its seeds and their summary."""
     parts = [part for part in setup.examples if part != "train"]
@@ -99,7 +110,8 @@ def _variants(setup: Setup, found: Mapping[Run, Found], network: str) -> list[di
     for number, variant in enumerate(setup.job.config.variants):
         runs = {run: each for run, each in found.items() if (run.network, run.number) == (network, number)}
         seeds = [_shown(run, each, parts) for run, each in runs.items()]
-        shown.append({"settings": variant.plain(), "seeds": seeds, "summary": _summary(seeds, parts, setup.scored)})
+        settings = {name: value for name, value in variant.plain().items() if value is not None}
+        shown.append({"settings": settings, "seeds": seeds, "summary": _summary(seeds, parts, setup.scored)})
     return shown
 
 

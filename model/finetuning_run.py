@@ -17,12 +17,13 @@ from model.child import Stop
 from model.classifier import Classifier, Pooling
 from model.devices import Device
 from model.examples import Examples, Ints, epoch_batches, sorted_batches
+from model.features import Kept
 from model.finetuning_job import PRETRAINED, Job, Ranking, Run, State
 from model.heads import Head, Task
 from model.lines import Lines
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
-from model.tuning_batches import batch_of, tokens_of
+from model.tuning_batches import Batch, batch_of, kept_batch, tokens_of
 from pipeline import atomic
 from pipeline.config import Architecture
 from pipeline.errors import DataError
@@ -56,7 +57,9 @@ class Setup:
     architecture: Architecture
     """the encoder's, with the dropout of fine-tuning"""
     examples: Mapping[str, Examples]
-    """by part"""
+    """by part, as the classifier gets them"""
+    encoded: Mapping[str, Examples]
+    """by part, as the encoder reads them: of a frozen one, other rows where words are tagged (model/features.py)"""
     floor: float
     """the metric of a guess that reads nothing, on dev"""
 
@@ -81,17 +84,33 @@ class Training:
     """The run in progress."""
 
     def __init__(
-        self, setup: Setup, run: Run, found: checkpoint.Checkpoint | None, metrics: Lines, timing: Lines, started: float
+        self,
+        setup: Setup,
+        run: Run,
+        kept: Mapping[str, Kept] | None,
+        found: checkpoint.Checkpoint | None,
+        metrics: Lines,
+        timing: Lines,
+        started: float,
     ) -> None:
+        """kept: what a frozen encoder says, by part; None: it is trained."""
         self.setup, self.config, self.run, self.variant = setup, setup.job.config, run, run.variant
         self.device, self.examples, self.head = setup.device, setup.examples, setup.head
         self.metrics, self.timing, self.started = metrics, timing, started
         self.state = State()
+        self.kept = kept
         self.model = Classifier(
-            setup.architecture, len(setup.tokenizer.vocabulary), setup.head.classes(setup.task), setup.pooling
+            setup.architecture,
+            len(setup.tokenizer.vocabulary),
+            setup.head.classes(setup.task),
+            setup.pooling,
+            self.config.bilstm,
+            run.variant.layers,
         )
         initialize(self.model, run.seed)
-        if run.network == PRETRAINED:
+        if self.model.chosen is not None and kept is not None:
+            self.kept = {part: each.only(self.model.chosen.numbers) for part, each in kept.items()}
+        elif run.network == PRETRAINED:
             load_encoder(self.model, setup.job.pretrained)
         self.model.to(self.device.torch_device)
         self.optimizer = AdamW(
@@ -145,7 +164,7 @@ class Training:
         )
         self.model.train()
         train = self.examples["train"]
-        batch = batch_of(train, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
+        batch = self._batch("train", rows)
         labels = self.device.put(torch.from_numpy(train.labels[train.labels_of(rows)]))
         with self.device.autocast(config.precision):
             logits = self.model(batch).float()
@@ -179,6 +198,11 @@ class Training:
                 | {"learning_rate": lines.short(rate), "skipped_steps": state.skipped}
             )
             state.window_steps, state.window_loss = 0, 0.0
+
+    def _batch(self, part: str, rows: Ints) -> Batch:
+        if self.kept is not None:
+            return kept_batch(self.examples[part], rows, self.kept[part], self.device)
+        return batch_of(self.examples[part], rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
 
     def _end_epoch(self) -> bool:
         """Score dev, remember the best weights; False: asked to stop on the way."""
@@ -233,7 +257,7 @@ class Training:
         for rows in sorted_batches(examples.lengths, SCORING_BATCH):
             if self.setup.stop.asked:
                 return None
-            batch = batch_of(examples, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
+            batch = self._batch(part, rows)
             with self.device.autocast(self.config.precision):
                 found = self.model(batch).float().cpu()
             absent = torch.zeros_like(found, dtype=torch.bool)

@@ -4,18 +4,16 @@ A BERT of L layers has L + 1 hidden states of every token: number 0 is the embed
 """
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
+from pipeline.config import LEAST_LAYERS, LayerChoice
 from pipeline.errors import DataError
 
-LayerChoice = Literal["embeddings", "second_to_last", "last", "weighted_last_four", "concat_last_four", "weighted_all"]
 LAST = 4
 """layers of the choices that end in `last_four`"""
-LEAST = {"second_to_last": 2, "weighted_last_four": LAST, "concat_last_four": LAST}
-"""layers that an encoder must have for a choice, where one is not enough"""
 
 
 def numbers_of(choice: LayerChoice, layers: int) -> tuple[int, ...]:
@@ -26,9 +24,9 @@ def numbers_of(choice: LayerChoice, layers: int) -> tuple[int, ...]:
     Raises:
         DataError: the encoder has too few layers for it.
     """
-    least = LEAST.get(choice, 1)
+    least = LEAST_LAYERS.get(choice, 1)
     if layers < least:
-        fits = [name for name in ("embeddings", "last", "weighted_all", *LEAST) if LEAST.get(name, 1) <= layers]
+        fits = [name for name in get_args(LayerChoice) if LEAST_LAYERS.get(name, 1) <= layers]
         raise DataError(
             f"layers {choice} needs an encoder of at least {least} layers, this one has {layers}",
             f"Choose among {', '.join(fits)}, or take a deeper model.",

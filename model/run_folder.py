@@ -24,7 +24,13 @@ def follow(folder: Path, who: str) -> None:
 def clear(folder: Path) -> None:
     """Remove what nobody needs once the result is published."""
     kept = {path.name for path in _milestones(folder)}
-    large = [folder / RESULT, folder / "stable", *folder.glob("best-*"), *folder.glob(f"{TEMPORARY}*")]
+    large = [
+        folder / RESULT,
+        folder / "stable",
+        folder / "features",
+        *folder.glob("best-*"),
+        *folder.glob(f"{TEMPORARY}*"),
+    ]
     large += folder.glob(f"{REPLACED}*")
     if kept:
         large += [path for path in (folder / CHECKPOINTS).iterdir() if path.is_dir() and path.name not in kept]

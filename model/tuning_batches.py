@@ -4,7 +4,7 @@ B rows of T tokens in all, of which Q are read, row by row. Without padding the 
 is faster with padding (model/devices) gets them side by side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from model.attention import Rows
 from model.bert import Bert
 from model.devices import Device
 from model.examples import Examples, Ints
+from model.features import Kept
 from pipeline.ragged import places, ranges
 
 MULTIPLE = 8
@@ -71,7 +72,16 @@ class Padded:
         return torch.nn.functional.embedding(self.read.tokens, hidden.flatten(0, 1))
 
 
-Batch = Flat | Padded
+@dataclass(frozen=True)
+class KeptStates:
+    """Rows that a frozen encoder has read already (model/features.py), one after the other."""
+
+    layers: Mapping[int, Tensor]
+    """by number: hidden states of the tokens that are read, float32 [Q, H]"""
+    read: Read
+
+
+Batch = Flat | Padded | KeptStates
 
 
 def batch_of(examples: Examples, numbers: Ints, whole: bool, device: Device, pad_id: int) -> Batch:
@@ -109,6 +119,20 @@ def batch_of(examples: Examples, numbers: Ints, whole: bool, device: Device, pad
     padded_ids[mask], padded_types[mask] = ids, types
     read_of = told(np.arange(len(rows)) * width)
     return Padded(put(padded_ids), put(padded_types), device.put(torch.from_numpy(mask)), read_of)
+
+
+def kept_batch(examples: Examples, numbers: Ints, kept: Kept, device: Device) -> KeptStates:
+    """The rows of some examples (which are compared), or some rows, out of what is kept of these examples."""
+    rows, compared = _compared(examples, numbers)
+    states, of_rows = kept.batch(rows)
+    row_of = torch.from_numpy(np.repeat(np.arange(len(rows)), kept.lengths[rows]))
+    read = Read(
+        tokens=device.put(torch.arange(len(row_of))),
+        rows=Rows(device.put(of_rows.starts), of_rows.longest),
+        row_of=device.put(row_of),
+        compared=None if compared is None else device.put(torch.from_numpy(compared)),
+    )
+    return KeptStates({layer: device.put(each) for layer, each in states.items()}, read)
 
 
 def tokens_of(examples: Examples, numbers: Ints) -> tuple[int, int]:

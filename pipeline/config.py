@@ -602,6 +602,33 @@ class Grid(Frozen):
         return self
 
 
+Pooling = Literal["cls", "mean", "last"]
+Encoder = Literal["trained", "frozen"]
+LayerChoice = Literal["embeddings", "second_to_last", "last", "weighted_last_four", "concat_last_four", "weighted_all"]
+"""what is read of a frozen encoder (Devlin et al. 2019, table 7)"""
+LEAST_LAYERS: Mapping[LayerChoice, int] = {"second_to_last": 2, "weighted_last_four": 4, "concat_last_four": 4}
+"""layers that an encoder must have for a choice, where one is not enough"""
+BEST_LAYERS: LayerChoice = "concat_last_four"
+"""the paper's best choice, and the default"""
+
+
+class Bilstm(Frozen):
+    """A bidirectional LSTM between the encoder and the linear layer; the default is the paper's (section 5.3)."""
+
+    hidden: Annotated[int, Field(ge=1, le=100_000)] = 768
+    """units of one direction"""
+    layers: Annotated[int, Field(ge=1, le=100)] = 2
+
+
+def _differ(choices: tuple[LayerChoice, ...]) -> tuple[LayerChoice, ...]:
+    if len(set(choices)) < len(choices):
+        raise ValueError(f"names a choice twice: {', '.join(choices)}")
+    return choices
+
+
+LayerChoices = Annotated[tuple[LayerChoice, ...], AfterValidator(_differ)]
+
+
 class FinetuningOverride(Frozen):
     """What one task does differently; None: as in `finetuning`. One value takes the place of a grid's."""
 
@@ -610,6 +637,9 @@ class FinetuningOverride(Frozen):
     batch_size: Count | None = None
     max_length: Annotated[int, Field(ge=8, le=4096)] | None = None
     grid: Grid | None = None
+    encoder: Encoder | None = None
+    layers: LayerChoices | None = None
+    bilstm: Bilstm | None = None
 
 
 class Finetuning(Frozen):
@@ -638,7 +668,14 @@ class Finetuning(Frozen):
     bias_correction: bool = True
     """of Adam's moments; false: as google-research/bert optimization.py, where more runs fail (Mosbach et al. 2021)"""
     dropout: Dropped = 0.1
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Pooling = "cls"
+    """what is read of a text as a whole: [CLS], the mean of its tokens, or the last one, as left-to-right models do"""
+    encoder: Encoder = "trained"
+    """frozen: its outputs are computed once and kept, and what stands on top is trained alone"""
+    layers: LayerChoices = ()
+    """of a frozen encoder: what is read of it, each choice a point of the grid; none: concat_last_four"""
+    bilstm: Bilstm | None = None
+    """None: none stands on top of the encoder"""
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
     """untrained: the same network without pretraining; tfidf: a TF-IDF classifier"""
     overrides: dict[Name, FinetuningOverride] = {}
@@ -838,6 +875,8 @@ class Variant(Frozen):
     learning_rate: float
     batch_size: int
     epochs: int
+    layers: LayerChoice | None = None
+    """None: the encoder is trained"""
 
 
 class FinetuneConfig(Frozen):
@@ -857,15 +896,20 @@ class FinetuneConfig(Frozen):
     weight_decay: float = 0.01
     bias_correction: bool = True
     dropout: float = 0.1
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Pooling = "cls"
+    encoder: Encoder = "trained"
+    layers: tuple[LayerChoice, ...] = ()
+    bilstm: Bilstm | None = None
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Every combination of the grid, one without a grid: epochs vary fastest."""
+        """Every combination of the grid, one without a grid: epochs vary fastest, layers slowest."""
         rates, sizes = self.grid.learning_rate or (self.learning_rate,), self.grid.batch_size or (self.batch_size,)
+        choices = (self.layers or (BEST_LAYERS,)) if self.encoder == "frozen" else (None,)
         return tuple(
-            Variant(learning_rate=rate, batch_size=size, epochs=epochs)
+            Variant(learning_rate=rate, batch_size=size, epochs=epochs, layers=choice)
+            for choice in choices
             for size in sizes
             for rate in rates
             for epochs in self.grid.epochs or (self.epochs,)

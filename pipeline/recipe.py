@@ -19,6 +19,8 @@ from pydantic import PrivateAttr
 
 from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
+    BEST_LAYERS,
+    LEAST_LAYERS,
     Architecture,
     BooksTextConfig,
     Checkpoint,
@@ -279,6 +281,8 @@ class Recipe(Frozen):
         if override.grid is None:
             single = {name: () for name in Grid.model_fields if name in changed}
             changed["grid"] = self.finetuning.grid.model_copy(update=single)
+        if override.encoder == "trained":
+            changed.setdefault("layers", ())
         return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
 
 
@@ -462,6 +466,7 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
             yield (key,), "is missing", None, todo
         return
     yield from _task_contradictions(recipe.finetuning, _positions(recipe))
+    yield from _encoder_contradictions(recipe)
     twice = [name for name, count in Counter(name for name, _ in recipe._assets()).items() if count > 1]
     if twice:
         yield ("corpus", "sources"), f"two assets are named {', '.join(twice)}", None, "Rename the source or the task."
@@ -567,10 +572,14 @@ def _model_contradictions(
 
 
 def _positions(recipe: Recipe) -> float:
-    """Most tokens of a sequence, as far as the recipe tells; an imported model says it itself."""
+    """Most tokens of a sequence, as far as the recipe tells."""
+    return recipe.architecture.max_positions if _states(recipe, "max_positions") else math.inf
+
+
+def _states(recipe: Recipe, field: str) -> bool:
+    """Whether the recipe tells this of its architecture; an imported model says it itself."""
     imported = recipe.checkpoint or (recipe.pretraining and recipe.pretraining.start)
-    stated = not imported or "max_positions" in recipe.architecture.model_fields_set
-    return recipe.architecture.max_positions if stated else math.inf
+    return not imported or field in recipe.architecture.model_fields_set
 
 
 def _objective_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
@@ -671,6 +680,29 @@ def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str,
             yield (*at, "label_names"), fault, None, todo.format("name them so, or leave label_names out")
     elif other := next((label for label in task.labels if not TAG.fullmatch(label)), ""):
         yield (*at, "labels"), f"{other} is no tag of entities", None, todo.format("write label_names that are")
+
+
+def _encoder_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    section = recipe.finetuning
+    if section.tasks and section.pooling == "cls" and recipe.architecture.attention == "causal":
+        rule = "with architecture.attention causal, [CLS] sees nothing but itself"
+        todo = "Write pooling: last (that token sees all others, as in GPT) or pooling: mean."
+        yield ("finetuning", "pooling"), rule, "cls", todo
+    limit = recipe.architecture.layers if _states(recipe, "layers") else math.inf
+    parts: dict[KeyPath, Finetuning | FinetuningOverride] = {("finetuning",): section}
+    parts |= {("finetuning", "overrides", task): override for task, override in section.overrides.items()}
+    for at, part in parts.items():
+        if part.layers and (part.encoder or section.encoder) != "frozen":
+            todo = "Write encoder: frozen, or remove the key."
+            yield (*at, "layers"), "only a frozen encoder is read by layers", list(part.layers), todo
+        elif part.layers:
+            for number, choice in enumerate(part.layers):
+                if LEAST_LAYERS.get(choice, 1) > limit:
+                    rule = f"needs {LEAST_LAYERS[choice]} layers, architecture.layers is {limit}"
+                    yield (*at, "layers", number), rule, choice, "Name another choice, or take a deeper model."
+        elif part.encoder == "frozen" and not section.layers and LEAST_LAYERS[BEST_LAYERS] > limit:
+            rule = f"reads {BEST_LAYERS} unless layers says otherwise, and architecture.layers is {limit}"
+            yield (*at, "encoder"), rule, "frozen", "Write layers: [last], or take a deeper model."
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

@@ -42,7 +42,7 @@ def test_the_papers_choices_of_bert_base(choice: LayerChoice, numbers: tuple[int
 def test_too_few_layers_are_said_with_what_can_be_chosen(choice: LayerChoice) -> None:
     with pytest.raises(DataError, match=rf"{choice} needs an encoder of at least 4 layers, this one has 3") as refused:
         ChosenLayers(choice, 3)
-    assert "Choose among embeddings, last, weighted_all, second_to_last," in refused.value.todo
+    assert "Choose among embeddings, second_to_last, last, weighted_all," in refused.value.todo
     with pytest.raises(DataError, match="second_to_last needs an encoder of at least 2 layers, this one has 1"):
         numbers_of("second_to_last", 1)
     assert numbers_of("weighted_all", 1) == numbers_of("last", 1) == (1,)

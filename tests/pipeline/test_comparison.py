@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.comparison import Comparisons, load_comparisons
+from pipeline.config import FinetuneConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import Loaded, load_recipes
 from pipeline.settings import ROOT
@@ -174,3 +175,12 @@ def test_the_other_papers_recipes_are_what_their_papers_say() -> None:
     assert recipes.get("base_sentence_order").shards.sentence_task == "sop"
     left = recipes.get("base_left_to_right")
     assert (left.shards.objective, left.architecture.attention) == ("clm", "causal")
+    above = recipes.get("base_left_to_right_bilstm")
+    phases = ("pretrained_128", "pretrained_512")
+    assert [left.digest_for(name) for name in phases] == [above.digest_for(name) for name in phases]
+    assert [each.config_for("finetuned_mnli").plain()["bilstm"] for each in (left, above)] == [
+        *(None, {"hidden": 768, "layers": 2})
+    ]
+    frozen = recipes.get("base_features").config_for("finetuned_conll2003")
+    assert isinstance(frozen, FinetuneConfig) and len(frozen.variants) == 6
+    assert (frozen.encoder, frozen.learning_rate, frozen.epochs) == ("frozen", 1e-3, 20)

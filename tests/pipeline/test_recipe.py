@@ -395,6 +395,50 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ("    - {sequence", "    - {sequence_length: 128, steps: 1}\n    - {sequence", "same sequence_length", ""),
         (
             "name: small",
+            "name: small\nshards: {objective: clm, sentence_task: none}\narchitecture: {attention: causal}\n"
+            "finetuning: {tasks: [cola], pooling: cls}",
+            "small.yaml:4: finetuning.pooling: with architecture.attention causal, [CLS] sees nothing but itself (it is cls)",
+            "Write pooling: last (that token sees all others, as in GPT) or pooling: mean.",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], layers: [last]}",
+            "small.yaml:2: finetuning.layers: only a frozen encoder is read by layers",
+            "Write encoder: frozen",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], encoder: frozen, overrides: {cola: {encoder: trained, layers: [last]}}}",
+            "finetuning.overrides.cola.layers: only a frozen encoder is read by layers",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\narchitecture: {layers: 3}\nfinetuning: {tasks: [cola], encoder: frozen}",
+            "small.yaml:3: finetuning.encoder: reads concat_last_four unless layers says otherwise, and architecture.layers is 3",
+            "Write layers: [last]",
+        ),
+        (
+            "name: small",
+            "name: small\narchitecture: {layers: 1}\nfinetuning:\n  tasks: [cola]\n"
+            "  overrides: {cola: {encoder: frozen, layers: [last, second_to_last]}}",
+            "finetuning.overrides.cola.layers.1: needs 2 layers, architecture.layers is 1 (it is second_to_last)",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], encoder: frozen, layers: [last, last]}",
+            "finetuning.layers: names a choice twice: last, last",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], bilstm: {hidden: 0}}",
+            "finetuning.bilstm.hidden: input should be greater than or equal to 1",
+            "",
+        ),
+        (
+            "name: small",
             "name: small\nfinetuning: {tasks: [sst]}",
             "small.yaml:2: finetuning.tasks.0: is no task",
             "sst2?",
@@ -971,6 +1015,23 @@ def test_schedule_per_phase(two_phases: Recipe) -> None:
     assert (first.batch_size, first.learning_rate) == (128, 2e-3)
     assert (second.batch_size, second.learning_rate) == (64, 1e-3)
     assert first.sentence_task == "none"
+
+
+def test_layers_of_a_frozen_encoder_are_not_those_of_a_task_that_trains_it(tmp_path: Path) -> None:
+    section = """\
+finetuning:
+  tasks: [cola, conll2003, wnut17]
+  encoder: frozen
+  layers: [last, embeddings]
+  bilstm: {}
+  overrides: {cola: {encoder: trained}, wnut17: {layers: [weighted_all]}}
+"""
+    recipe = load(tmp_path, small=SMALL.replace("name: small\n", f"name: small\n{section}")).get("small")
+    found = {task: recipe.config_for(f"finetuned_{task}") for task in ("cola", "conll2003", "wnut17")}
+    assert all(isinstance(each, FinetuneConfig) for each in found.values())
+    layers = {task: [variant.layers for variant in each.variants] for task, each in found.items()}  # type: ignore[attr-defined]
+    assert layers == {"cola": [None], "conll2003": ["last", "embeddings"], "wnut17": ["weighted_all"]}
+    assert found["cola"].plain()["bilstm"] == {"hidden": 768, "layers": 2}  # the paper's
 
 
 def test_every_override_is_a_field_of_the_stage() -> None:
