@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from model.attention import Rows
 from model.bert import Bert
 from model.dropout import Dropout
+from model.long_texts import pooled
 from model.tuning_batches import Batch
 from pipeline.config import Architecture
 
@@ -36,7 +37,8 @@ class Classifier(nn.Module):
         return self.pooling != "cls"
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`)."""
+        """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`); of texts
+        in windows [n, classes], their mean."""
         states = batch.states(self.encoder)  # [Q, H]
         read = batch.read
         if self.pooling == "cls":
@@ -44,6 +46,8 @@ class Classifier(nn.Module):
         elif self.pooling == "mean":
             states = mean_pool(states, read.row_of, read.rows)
         logits: Tensor = self.head(self.dropout(states))
+        if read.windows is not None:
+            return pooled(logits.float(), read.windows)
         return logits if read.compared is None else side_by_side(logits, read.compared)
 
 

@@ -38,6 +38,17 @@ def why_not(folder: Path) -> str:
     return "" if pooling in _POOLINGS else f"transformers has no class for pooling {pooling}"
 
 
+def told_of(folder: Path) -> str:
+    """What a person should know of an exported folder that transformers computes; "" where there is nothing."""
+    described = read_json(folder / "config.json")
+    if described.get("long_texts") != "windows":
+        return ""
+    return (
+        f"scores and predictions are of whole texts, the mean of the logits of windows of {described['max_length']} tokens; "
+        "transformers computes one window at a time"
+    )
+
+
 def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
     """Write config.json, model.safetensors, the tokenizer's files, and scores and predictions as they are, into `out`.
 
@@ -66,6 +77,7 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
         "id2label": {str(number): name for number, name in names.items()},
         "label2id": {name: number for number, name in names.items()},
         **({"problem_type": "regression"} if regression else {}),
+        **{name: described[name] for name in ("long_texts",) if name in described},
     }
     write_json(out / "config.json", config)
     write_json(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))

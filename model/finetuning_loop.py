@@ -73,10 +73,13 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     """Read everything that the runs share. Raises DataError where it does not fit together."""
     config, task = job.config, lines.read_json(job.task_data / "task.json")
     head = head_of(task)
+    read = head.read if config.long_texts == "truncate" else head.read_windows
+    if read is None:
+        raise DataError(f"a task of kind {task['kind']} is not read as windows", "Write long_texts: truncate.")
     tokenizer = load(job.wordpiece_vocab)
     architecture = _architecture(job, tokenizer)
     examples = {
-        part: head.read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
+        part: read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
         for part in dict.fromkeys(("train", "dev", "test", *task.get("counts", ())))
     }
     for part in ("train", "dev"):

@@ -41,6 +41,7 @@ def publish(setup: Setup, found: Mapping[Run, Found], metrics_file: Path) -> Non
                 "labels": labels,
                 "pooling": setup.pooling,
                 "max_length": config.max_length,
+                **({"long_texts": config.long_texts} if config.long_texts != "truncate" else {}),
                 "architecture": setup.architecture.plain(),
                 "vocabulary_size": len(setup.tokenizer.vocabulary),
                 **({"decided": found[best]["decided"]} if found[best]["decided"] else {}),

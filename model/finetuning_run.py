@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from model.examples import Examples, Ints, epoch_batches, sorted_batches
 from model.finetuning_job import PRETRAINED, Job, Ranking, Run, State
 from model.heads import Head, Task
 from model.lines import Lines
+from model.long_texts import pooled
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
 from model.tuning_batches import batch_of, tokens_of
@@ -116,8 +118,10 @@ class Training:
         saved = time.monotonic()
         self.measured, self.measured_tokens, self.measured_examples = saved, 0, 0
         lengths = self.examples["train"].lengths
+        self.train = self.examples["train"]
         while state.step < self.run.steps and not state.ended:
             epoch, first = divmod(state.step, self.run.steps_per_epoch)
+            self.train = self.examples["train"].drawn(self.config.max_windows, self.run.seed, epoch)
             by_length = not self.device.unpadded
             for rows in epoch_batches(lengths, variant.batch_size, self.run.seed, epoch, by_length)[first:]:
                 if self.setup.stop.asked:
@@ -144,7 +148,7 @@ class Training:
             state.step, self.variant.learning_rate, round(config.warmup * self.run.steps), self.run.steps
         )
         self.model.train()
-        train = self.examples["train"]
+        train = self.train
         batch = batch_of(train, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
         labels = self.device.put(torch.from_numpy(train.labels[train.labels_of(rows)]))
         with self.device.autocast(config.precision):
@@ -225,10 +229,11 @@ class Training:
     def _logits(self, part: str) -> Tensor | None:
         """float [outputs, classes] of a part, in its own order; None: asked to stop on the way.
 
-        What is not finite is 0, and the run has diverged.
+        Windows are computed one by one, so that a text of any length fits into memory. What is not finite is 0, and the run has diverged.
         """
         self.model.eval()
-        examples = self.examples[part]
+        windows = self.examples[part].windows
+        examples = self.examples[part].apart
         logits = torch.full((examples.outputs, self.head.outputs(self.setup.task)), -math.inf)
         for rows in sorted_batches(examples.lengths, SCORING_BATCH):
             if self.setup.stop.asked:
@@ -247,7 +252,7 @@ class Training:
             # fewer columns where no example of the batch has all choices
             logits[numbers, : found.shape[1]] = found
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
-        return logits
+        return logits if windows is None else pooled(logits, torch.from_numpy(np.diff(windows)))
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
 

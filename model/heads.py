@@ -7,6 +7,7 @@ a float. The logits of a part are float [outputs, classes] (`Examples.outputs`).
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ class Head:
 
     read: Callable[[Path, Tokenizer, int], Examples]
     """(train, dev or test.parquet; tokenizer; longest row) → rows, and the tokens of each that are read"""
+    read_windows: Callable[[Path, Tokenizer, int], Examples] | None
+    """the same, of long texts as windows; None: there are none"""
     pooling: Pooling | None
     """what the classifier reads; None: as the recipe says"""
     labels: Callable[[Task, Collection[Examples]], list[str]]
@@ -295,6 +298,7 @@ def _never_answered(examples: Examples, guess: str) -> SpanGuesses:
 
 _TEXTS = Head(
     read=read_examples,
+    read_windows=partial(read_examples, long_texts="windows"),
     pooling=None,
     labels=_named,
     outputs=_classes,
@@ -310,11 +314,18 @@ _TEXTS = Head(
     decide=_nothing,
 )
 _WORDS = replace(
-    _TEXTS, read=read_words, pooling="tokens", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
+    _TEXTS,
+    read=read_words,
+    read_windows=None,
+    pooling="tokens",
+    metrics=_of_words,
+    scores=_word_scores,
+    predictions=_word_predictions,
 )
 _CHOICES = replace(
     _TEXTS,
     read=read_choices,
+    read_windows=None,
     labels=_numbers,
     classes=_one,
     metrics=_of_choices,
@@ -323,6 +334,7 @@ _CHOICES = replace(
 _SCORES = replace(
     _TEXTS,
     read=read_scored,
+    read_windows=partial(read_scored, long_texts="windows"),
     outputs=_one,
     classes=_one,
     loss=_squared_error,
@@ -334,6 +346,7 @@ _SCORES = replace(
 )
 _SPANS = Head(
     read=read_spans,
+    read_windows=None,
     pooling="tokens",
     labels=_no_labels,
     outputs=_two,

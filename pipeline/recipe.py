@@ -19,6 +19,7 @@ from pydantic import PrivateAttr
 
 from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
+    WINDOWED,
     Architecture,
     BooksTextConfig,
     Columns,
@@ -45,6 +46,7 @@ from pipeline.config import (
     Source,
     Start,
     TaskDataConfig,
+    TaskKind,
     Vocabulary,
     VocabularyConfig,
     WikimediaFrom,
@@ -56,11 +58,20 @@ from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
 from pipeline.yamlfile import KeyPath, Node
 
-BUILT_IN_TASKS = (
-    *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
-    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17", "stsb_vectors"),
-)
-"""Tasks that model/known_tasks.py knows by name."""
+BUILT_IN_TASKS: Mapping[str, TaskKind] = {
+    "cola": "classification",
+    "sst2": "classification",
+    "mrpc": "pair_classification",
+    "stsb": "regression",
+    **dict.fromkeys(("qqp", "mnli", "qnli", "rte", "wnli", "ax"), "pair_classification"),
+    "squad1_1": "span",
+    "squad2_0": "span",
+    "swag": "multiple_choice",
+    "conll2003": "tagging",
+    "wnut17": "tagging",
+    "stsb_vectors": "sentence_similarity",
+}
+"""Tasks that model/known_tasks.py knows by name, and their kinds."""
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _EXTENDS = frozenset({"extends"})  # a key that merging has used up
@@ -257,7 +268,10 @@ class Recipe(Frozen):
         if override.grid is None:
             single = {name: () for name in Grid.model_fields if name in changed}
             changed["grid"] = self.finetuning.grid.model_copy(update=single)
-        return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
+        values = _common(self.finetuning, FinetuneConfig) | changed
+        if values["long_texts"] == "truncate":  # then it changes nothing
+            values.pop("max_windows")
+        return FinetuneConfig(task=task, **values)
 
 
 def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None = None) -> dict[str, Any]:
@@ -587,6 +601,29 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for at, length in _task_lengths(finetuning).items():
         if length > limit:
             yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+    yield from _window_contradictions(finetuning)
+
+
+def _window_contradictions(finetuning: Finetuning) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    kinds = {**BUILT_IN_TASKS, **{task: define.kind for task, define in finetuning.define.items()}}
+    windowed = []
+    for task in finetuning.tasks:
+        own = finetuning.overrides.get(task, FinetuningOverride())
+        at: KeyPath = ("finetuning", "overrides", task) if own.long_texts else ("finetuning",)
+        if (own.long_texts or finetuning.long_texts) == "truncate":
+            if own.max_windows is not None:
+                rule = "changes nothing where long_texts is truncate"
+                place = ("finetuning", "overrides", task, "max_windows")
+                yield place, rule, own.max_windows, "Remove it, or write long_texts: windows."
+            continue
+        windowed.append(task)
+        if task in kinds and kinds[task] not in WINDOWED:
+            rule = f"is not for {task}, a task of kind {kinds[task]}, but for {', '.join(WINDOWED)}"
+            todo = "Remove it." if own.long_texts else f"Write `overrides: {{{task}: {{long_texts: truncate}}}}`."
+            yield (*at, "long_texts"), rule, "windows", todo
+    if finetuning.tasks and not windowed and "max_windows" in finetuning.model_fields_set:
+        rule = "changes nothing where long_texts is truncate"
+        yield ("finetuning", "max_windows"), rule, finetuning.max_windows, "Remove it, or write long_texts: windows."
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

@@ -37,7 +37,7 @@ def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
     return recorded(store, "mine", asset, stage, version, inputs)
 
 
-def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2) -> Classifier:
+def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2, **more: Any) -> Classifier:
     """Publish a classifier with weights far from their initial values; the same."""
     classes = {"multiple_choice": 1, "regression": 1, "span": 2}.get(kind, len(LABELS))
     model = Classifier(ARCHITECTURE, len(VOCABULARY), classes, pooling).eval()
@@ -48,7 +48,7 @@ def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2
 
     def fill(place: Path) -> None:
         labels = [] if kind in ("regression", "span") else LABELS
-        described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
+        described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain(), **more}
         (place / "config.json").write_text(json.dumps(described))
         checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
         (place / "predictions").mkdir()
@@ -158,6 +158,14 @@ def test_transformers_finds_answers_with_the_same_logits_and_loss(tmp_path: Path
     loss = HEADS["span"].loss(wanted, torch.stack([starts, ends], 1), torch.full((2,), width))
     torch.testing.assert_close(given.loss, loss, atol=1e-5, rtol=1e-5)
     assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_of_a_model_that_reads_windows_it_is_said_that_transformers_reads_one(tmp_path: Path) -> None:
+    finetuned("cls", long_texts="windows", max_length=9)
+    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "the mean of the logits of windows of 9 tokens; transformers computes one window" in done["note"]
+    assert done["note"] in reading.export_text(done)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["long_texts"] == "windows"
 
 
 def test_a_model_that_transformers_has_no_class_for_is_copied_and_said(tmp_path: Path) -> None:
