@@ -20,6 +20,8 @@ Pooling = Literal["cls", "mean", "tokens"]
 class Classifier(nn.Module):
     """The encoder with a classification head.
 
+    Without `classes` there is no layer on top: a text's vector is what the encoder makes of it.
+
     `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), or `mean`, the mean over its
     hidden states, which suits encoders that saw little or no next-sentence training. `tokens`: those that are asked.
     """
@@ -29,7 +31,7 @@ class Classifier(nn.Module):
         self.pooling = pooling
         self.encoder = Bert(architecture, vocabulary_size)
         self.dropout = Dropout(architecture.dropout)
-        self.head = nn.Linear(architecture.hidden, classes)
+        self.head = nn.Linear(architecture.hidden, classes) if classes else None
 
     @property
     def whole(self) -> bool:
@@ -38,13 +40,16 @@ class Classifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`); of texts
-        in windows [n, classes], their mean."""
+        in windows [n, classes], their mean. Without classes, the vectors of the texts of each example, [n, texts, H]."""
         states = batch.states(self.encoder)  # [Q, H]
         read = batch.read
         if self.pooling == "cls":
             states = self.encoder.pool(states[:, None])
         elif self.pooling == "mean":
             states = mean_pool(states, read.row_of, read.rows)
+        if self.head is None:
+            assert read.compared is not None
+            return F.embedding(read.compared.clamp(min=0), states)  # in the place of a text that is not there, any
         logits: Tensor = self.head(self.dropout(states))
         if read.windows is not None:
             return pooled(logits.float(), read.windows)

@@ -56,8 +56,14 @@ def train(folder: Path, stop: Stop) -> bool:
             found[run] = _read(setup, run)
             _forget_weights(setup, runs, found)
         _refuse_if_none_trained(found)
+        untouched = {}
+        if setup.head.untouched:
+            scored = Training(setup, runs[0], None, metrics, timing, started).scored_parts()
+            if scored is None:
+                return False
+            untouched = scored
         metrics.sync()
-        publish(setup, found, folder / "metrics.jsonl")
+        publish(setup, found, untouched, folder / "metrics.jsonl")
     finally:
         metrics.close()
         timing.close()
@@ -84,7 +90,7 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     }
     for part in ("train", "dev"):
         known = examples[part].known
-        if len(known) == 0 or not known.all():
+        if len(known) == 0 or (part in head.labelled and not known.all()):
             raise DataError(
                 f"the {part} part of task {config.task} has no examples, or some without a label",
                 f"Materialize task_data_{config.task} again.",

@@ -150,10 +150,10 @@ class Training:
         self.model.train()
         train = self.train
         batch = batch_of(train, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
-        labels = self.device.put(torch.from_numpy(train.labels[train.labels_of(rows)]))
+        targets = self.device.put(torch.from_numpy(self.head.targets(train, rows)))
         with self.device.autocast(config.precision):
-            logits = self.model(batch).float()
-        loss = self.head.loss(logits, labels, batch.read.rows.starts.diff())
+            outputs = self.model(batch).float()
+        loss = self.head.loss(outputs, targets, batch.read.rows.starts.diff())
         loss.backward()
         norm = clip_gradients(self.model.parameters(), MAX_GRADIENT_NORM)
         value = loss.item()
@@ -210,10 +210,11 @@ class Training:
 
     def _dev_scores(self, logits: Tensor) -> dict[str, float]:
         head, dev = self.head, self.examples["dev"]
-        lengths = torch.from_numpy(dev.lengths)
-        loss = head.loss(logits.double(), torch.from_numpy(dev.labels), lengths).item()
         found = self.setup.scores("dev", head.guesses(dev, logits, head.decide(dev, logits)))
         assert found is not None  # a dev example without a label was refused at the start
+        if head.loss_name is None:
+            return found
+        loss = head.loss(logits.double(), torch.from_numpy(dev.labels), torch.from_numpy(dev.lengths)).item()
         return {head.loss_name: float(f"{loss:.6g}"), **found}
 
     def _is_at_the_floor(self) -> bool:
@@ -240,10 +241,10 @@ class Training:
                 return None
             batch = batch_of(examples, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
             with self.device.autocast(self.config.precision):
-                found = self.model(batch).float().cpu()
+                found = self.head.answers(self.model(batch).float()).cpu()
             absent = torch.zeros_like(found, dtype=torch.bool)
             if batch.read.compared is not None:
-                absent = batch.read.compared.cpu() < 0
+                absent = (batch.read.compared.cpu() < 0)[:, : found.shape[1]]
             broken = ~torch.isfinite(found) & ~absent
             if broken.any():
                 found[broken] = 0.0
@@ -254,19 +255,26 @@ class Training:
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
         return logits if windows is None else pooled(logits, torch.from_numpy(np.diff(windows)))
 
+    def scored_parts(self) -> dict[str, Tensor] | None:
+        """`_logits` of every part but train, by the network as it is now; None: asked to stop on the way."""
+        logits: dict[str, Tensor] = {}
+        for part in self.examples:
+            if part != "train":
+                found = self._logits(part)
+                if found is None:
+                    return None
+                logits[part] = found
+        return logits
+
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _finish(self) -> bool:
         state, head = self.state, self.head
         if state.best_epoch < self.variant.epochs:
             self.model.load_state_dict(self.best)
-        logits: dict[str, Tensor] = {}
-        for part in self.examples:
-            if part != "train":
-                found = self._logits(part)
-                if found is None:
-                    return False
-                logits[part] = found
+        logits = self.scored_parts()
+        if logits is None:
+            return False
         decided = head.decide(self.examples["dev"], logits["dev"])
         scores = {
             part: self.setup.scores(part, head.guesses(self.examples[part], found, decided))
