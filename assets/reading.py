@@ -15,7 +15,7 @@ from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results
 from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning
-from model.finetuned_export import export_finetuned, why_not
+from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
 from pipeline import atomic, lineage
 from pipeline.build import Node, open_store, references_of, usable
@@ -322,12 +322,14 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
     told = audit(target)
-    note = why_not(source) if record.stage == finetuning.STAGE.name else ""
+    why = why_not(source) if record.stage == finetuning.STAGE.name else ""
+    note = f"{why}: copied as it is" if why else ""
     try:
         shutil.rmtree(partial, ignore_errors=True)
         if tfrecord:
             told["exported"] = _export_tfrecords(source, record.body["asked"], partial)
-        elif record.stage == finetuning.STAGE.name and not note:
+        elif record.stage == finetuning.STAGE.name and not why:
+            note = told_of(source)
             words = store.record(record.inputs["wordpiece_vocab"])
             export_finetuned(source, store.folder(words.stage, words.version), partial)
             told["exported"] = _files_of(partial)
@@ -342,7 +344,7 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     done = {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
-    return {**done, "note": f"{note}: copied as it is"} if note else done
+    return {**done, "note": note} if note else done
 
 
 def export_text(found: Plain) -> str:

@@ -12,6 +12,7 @@ from model.bert import Bert
 from model.bilstm import BiLSTM
 from model.dropout import Dropout
 from model.layer_choices import ChosenLayers, width
+from model.long_texts import pooled
 from model.tuning_batches import Batch, KeptStates, Read
 from pipeline.config import Architecture, Bilstm, LayerChoice
 
@@ -20,6 +21,8 @@ Pooling = Literal["cls", "mean", "last", "tokens"]
 
 class Classifier(nn.Module):
     """The encoder with a classification head, and a BiLSTM between them, if there is one.
+
+    Without `classes` there is no layer on top: a text's vector is what the encoder makes of it.
 
     `pooling` says what the head reads. Of a text: `cls`, the pooled first token (the paper), `mean`, the mean over its
     hidden states, which suits encoders that saw little or no next-sentence training, or `last`, the state of its last token,
@@ -56,7 +59,7 @@ class Classifier(nn.Module):
             self.encoder = Bert(architecture, vocabulary_size)
         self.dropout = Dropout(architecture.dropout)
         self.bilstm = BiLSTM(values, bilstm.hidden, bilstm.layers) if bilstm else None
-        self.head = nn.Linear(self.bilstm.width if self.bilstm else values, classes)
+        self.head = nn.Linear(self.bilstm.width if self.bilstm else values, classes) if classes else None
 
     @property
     def whole(self) -> bool:
@@ -64,7 +67,8 @@ class Classifier(nn.Module):
         return self.pooling != "cls" or self.bilstm is not None
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`)."""
+        """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`); of texts
+        in windows [n, classes], their mean. Without classes, the vectors of the texts of each example, [n, texts, H]."""
         read = batch.read
         if self.chosen is None:
             assert not isinstance(batch, KeptStates)
@@ -74,7 +78,13 @@ class Classifier(nn.Module):
             states = self.chosen(batch.layers)  # [Q, H], of several layers more
         if self.bilstm is not None:
             states = self.bilstm(self.dropout(states), read.rows)
-        logits: Tensor = self.head(self.dropout(self._pooled(states, read)))
+        vectors = self._pooled(states, read)
+        if self.head is None:
+            assert read.compared is not None
+            return F.embedding(read.compared.clamp(min=0), vectors)  # in the place of a text that is not there, any
+        logits: Tensor = self.head(self.dropout(vectors))
+        if read.windows is not None:
+            return pooled(logits.float(), read.windows)
         return logits if read.compared is None else side_by_side(logits, read.compared)
 
     def _pooled(self, states: Tensor, read: Read) -> Tensor:

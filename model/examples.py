@@ -1,7 +1,7 @@
 """Batches out of task data: texts as ids, in an order that follows from seed and epoch, with little padding."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,8 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from model.long_texts import drawn_windows, windowed
 from model.order import mix, permuted
 from model.span_windows import SpanWindows
+from pipeline.config import LongTexts
 from pipeline.errors import DataError
 from pipeline.ragged import ranges
 from pipeline.tokenizer import Tokenizer
@@ -61,7 +63,7 @@ class Examples:
     Where a label is of a whole text, n = R = N. Where it is of a word (`asked`), an example has N / n of them, and may take
     several rows. Where it is the number of a choice (`choices`), an example has a row for every choice, and n = N. Scores are
     labels too, as floats. Where it is a span (`questions`), an example has a row for every window, N = R, and every token of a
-    row is an output.
+    row is an output. Where long texts are windows (`windows`), an example has a row for each of them, and n = N.
     """
 
     example_ids: tuple[str, ...]
@@ -82,6 +84,8 @@ class Examples:
     """[n + 1] where the rows of each example begin, and the end of the last; None: rows are not compared"""
     questions: Questions | None = None
     """None: no spans are asked"""
+    windows: Ints | None = None
+    """[n + 1] where the rows of each example begin that is read as windows, and the end of the last"""
     counts: Mapping[str, int] = field(default_factory=dict)
     """what else there is to tell of them"""
 
@@ -100,9 +104,10 @@ class Examples:
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of what batches are made of: of every row, [R]; of choices, which stay together, the longest, [n]."""
+        """Tokens of what batches are made of: of every row, [R]; of choices and windows, which stay together, the longest, [n]."""
         lengths = np.array([len(ids) for ids in self.input_ids], dtype=np.int64)
-        return lengths if self.choices is None else np.maximum.reduceat(lengths, self.choices[:-1])
+        together = self.windows if self.choices is None else self.choices
+        return lengths if together is None else np.maximum.reduceat(lengths, together[:-1])
 
     @property
     def outputs(self) -> int:
@@ -110,7 +115,8 @@ class Examples:
         return int(self.lengths.sum()) if self.questions is not None else len(self.labels)
 
     def labels_of(self, rows: Ints) -> Ints:
-        """Which of the N labels some rows (of choices: some examples) are asked for, in the order in which a model answers."""
+        """Which of the N labels some rows (of choices and windows: some examples) are asked for, in the order in which a model
+        answers."""
         return rows if self.asked is None else np.concatenate([self.asked.numbers[row] for row in rows])
 
     def outputs_of(self, rows: Ints) -> Ints:
@@ -120,13 +126,36 @@ class Examples:
         lengths = self.lengths
         return ranges((np.cumsum(lengths) - lengths)[rows], lengths[rows])
 
+    def drawn(self, most: int, seed: int, epoch: int) -> "Examples":
+        """What an epoch sees: of each text at most so many windows (`drawn_windows`); itself where there are none."""
+        if self.windows is None:
+            return self
+        rows, sizes = drawn_windows(self.windows, np.arange(len(self)), most, seed, epoch)
+        return replace(
+            self,
+            input_ids=tuple(self.input_ids[row] for row in rows),
+            second_starts=self.second_starts[rows],
+            windows=np.concatenate([[0], np.cumsum(sizes)]),
+        )
 
-def read_examples(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
+    @property
+    def apart(self) -> "Examples":
+        """Every window as an example of its own, so that a long text need not be computed at once; itself where there are none."""
+        if self.windows is None:
+            return self
+        owners = np.repeat(np.arange(len(self)), np.diff(self.windows))
+        ids = tuple(self.example_ids[owner] for owner in owners)
+        return replace(self, example_ids=ids, labels=self.labels[owners], windows=None)
+
+
+def read_examples(path: Path, tokenizer: Tokenizer, max_length: int, long_texts: LongTexts = "truncate") -> Examples:
     """Read train, dev or test.parquet of task data. Raises DataError where it can't be read."""
-    return _read(path, tokenizer, max_length, "label")
+    return _read(path, tokenizer, max_length, long_texts, "label")
 
 
-def _read(path: Path, tokenizer: Tokenizer, max_length: int, answer: Literal["label", "score"]) -> Examples:
+def _read(
+    path: Path, tokenizer: Tokenizer, max_length: int, long_texts: LongTexts, answer: Literal["label", "score"]
+) -> Examples:
     ids, first, second, labels = read_columns(path, "example_id", "text_a", "text_b", answer)
     scored = answer == "score"
     known: Labels = (
@@ -136,13 +165,24 @@ def _read(path: Path, tokenizer: Tokenizer, max_length: int, answer: Literal["la
     )
     pieces = tokenizer.encode_ids(first)
     pairs = tokenizer.encode_ids([text or "" for text in second])
-    built = [
-        as_row(a, b if text is not None else None, tokenizer, max_length)
-        for a, b, text in zip(pieces, pairs, second, strict=True)
-    ]
+    texts = () if scored else tuple(a if b is None else f"{a} {b}" for a, b in zip(first, second, strict=True))
+    beside = [None if text is None else ids for ids, text in zip(pairs, second, strict=True)]
+    if long_texts == "windows":
+        found = windowed(pieces, beside, tokenizer, max_length)
+        return Examples(
+            example_ids=tuple(ids),
+            texts=texts,
+            input_ids=found.input_ids,
+            second_starts=found.second_starts,
+            labels=known,
+            truncated=found.cut,
+            windows=found.starts,
+            counts=found.counts,
+        )
+    built = [as_row(a, b, tokenizer, max_length) for a, b in zip(pieces, beside, strict=True)]
     return Examples(
         example_ids=tuple(ids),
-        texts=() if scored else tuple(a if b is None else f"{a} {b}" for a, b in zip(first, second, strict=True)),
+        texts=texts,
         input_ids=tuple(each[0] for each in built),
         second_starts=np.array([each[1] for each in built], dtype=np.int64),
         labels=known,
@@ -150,9 +190,9 @@ def _read(path: Path, tokenizer: Tokenizer, max_length: int, answer: Literal["la
     )
 
 
-def read_scored(path: Path, tokenizer: Tokenizer, max_length: int) -> Examples:
+def read_scored(path: Path, tokenizer: Tokenizer, max_length: int, long_texts: LongTexts = "truncate") -> Examples:
     """Read train, dev or test.parquet of a regression task. Raises DataError where it can't be read."""
-    return _read(path, tokenizer, max_length, "score")
+    return _read(path, tokenizer, max_length, long_texts, "score")
 
 
 def read_columns(path: Path, *names: str) -> list[list[Any]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from model.lines import read_json
 from model.release import model_config, tokenizer_config, write_json
+from model.sentence_export import write_sentence_modules
 from model.tasks import NOT_RUN
 from model.weights import to_hugging_face
 from pipeline.config import Architecture
@@ -17,10 +18,13 @@ _CLASSES = {
     "multiple_choice": "BertForMultipleChoice",
     "tagging": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
+    "sentence_similarity": "BertModel",
 }
 """kind of task → the class of transformers that computes the same"""
 _POOLINGS = ("cls", "tokens")
 """what the heads of these classes read (model/classifier.py)"""
+_VECTORS = "sentence_similarity"
+"""the kind without a head: AutoModel computes the hidden states that sentence-transformers takes the mean of"""
 _SCORE = "score"
 """name of the one output of regression: transformers counts outputs by their names"""
 _SPAN = ("start", "end")
@@ -39,7 +43,22 @@ def why_not(folder: Path) -> str:
     if described.get("bilstm"):
         return "transformers has no class with a BiLSTM on top of BERT"
     pooling = described["pooling"]
-    return "" if pooling in _POOLINGS else f"transformers has no class for pooling {pooling}"
+    return (
+        ""
+        if described["kind"] == _VECTORS or pooling in _POOLINGS
+        else f"transformers has no class for pooling {pooling}"
+    )
+
+
+def told_of(folder: Path) -> str:
+    """What a person should know of an exported folder that transformers computes; "" where there is nothing."""
+    described = read_json(folder / "config.json")
+    if described.get("long_texts") != "windows":
+        return ""
+    return (
+        f"scores and predictions are of whole texts, the mean of the logits of windows of {described['max_length']} tokens; "
+        "transformers computes one window at a time"
+    )
 
 
 def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
@@ -56,20 +75,30 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
     )
     weights = load_file(folder / "model.safetensors")
     layer = "qa_outputs" if described["kind"] == "span" else "classifier"
-    head = {f"{layer}.{name}": weights.pop(f"head.{name}") for name in ("weight", "bias")}
+    vectors = described["kind"] == _VECTORS
+    head = {} if vectors else {f"{layer}.{name}": weights.pop(f"head.{name}") for name in ("weight", "bias")}
     if described["pooling"] == "tokens":  # transformers' classes have no pooler
         weights = {name: weight for name, weight in weights.items() if not name.startswith("encoder.pooler.")}
-    save_file({**to_hugging_face(weights), **head}, out / "model.safetensors", metadata={"format": "pt"})
+    named = to_hugging_face(weights)
+    if vectors:  # a model without a head has its weights at the top
+        named = {name.removeprefix("bert."): weight for name, weight in named.items()}
+    save_file({**named, **head}, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(vocabulary / name, out / name)
     regression = described["kind"] == "regression"
     names = dict(enumerate([_SCORE] if regression else described["labels"] or _SPAN))
+    labels = {
+        "id2label": {str(number): name for number, name in names.items()},
+        "label2id": {name: number for number, name in names.items()},
+    }
     config = {
         **model_config(architecture, tokenizer),
         "architectures": [_CLASSES[described["kind"]]],
-        "id2label": {str(number): name for number, name in names.items()},
-        "label2id": {name: number for number, name in names.items()},
+        **({} if vectors else labels),
         **({"problem_type": "regression"} if regression else {}),
+        **{name: described[name] for name in ("long_texts",) if name in described},
     }
     write_json(out / "config.json", config)
     write_json(out / "tokenizer_config.json", tokenizer_config(architecture, tokenizer))
+    if vectors:
+        write_sentence_modules(out, described["max_length"])

@@ -28,7 +28,9 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="finetuned",
     function="model.finetuning:finetune",
-    version="6",  # 3: tagging; 4: regression; 5: no padding, spans, grids; 6: frozen encoders, BiLSTM, pooling last
+    # 2: other dropout bits on a CPU; 3: tagging; 4: regression; 5: no padding, spans, grids; 6: frozen encoders, BiLSTM,
+    # pooling last, windows, sentence vectors
+    version="6",
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
@@ -49,6 +51,8 @@ STAGE = Stage(
         "model/span_windows.py",
         "model/span_answers.py",
         "model/leaderboard.py",
+        "model/long_texts.py",
+        "model/sentence_vectors.py",
         "model/heads.py",
         "model/scoring/entities.py",
         "model/scoring/squad_metrics.py",
@@ -69,7 +73,10 @@ STAGE = Stage(
     resumable="model.run_folder",
 )
 
-TRAINABLE = ("classification", "pair_classification", "tagging", "multiple_choice", "regression", "span")
+TRAINABLE = (
+    *("classification", "pair_classification", "tagging", "multiple_choice", "regression", "span"),
+    "sentence_similarity",
+)
 """kinds of tasks that have a head (model/heads.py)"""
 
 

@@ -109,11 +109,12 @@ class Ranking:
     """How results are compared: by a metric of the dev part, of equal ones by the smaller loss."""
 
     metric: str
-    loss: str
+    loss: str | None
+    """None: there is none on dev"""
 
     def of(self, dev: Mapping[str, float]) -> tuple[float, float]:
         """Of scores on dev: better is larger."""
-        return dev[self.metric], -dev[self.loss]
+        return dev[self.metric], 0.0 if self.loss is None else -dev[self.loss]
 
     def best_seed(self, runs: Sequence[Run], found: Mapping[Run, Found]) -> Run:
         """The best of some runs, the first of equals."""

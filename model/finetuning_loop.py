@@ -64,8 +64,14 @@ def train(folder: Path, stop: Stop) -> bool:
             found[run] = _read(setup, run)
             _forget_weights(setup, runs, found)
         _refuse_if_none_trained(found)
+        untouched = {}
+        if setup.head.untouched:
+            scored = Training(setup, runs[0], None, None, metrics, timing, started).scored_parts()
+            if scored is None:
+                return False
+            untouched = scored
         metrics.sync()
-        publish(setup, found, folder / "metrics.jsonl")
+        publish(setup, found, untouched, folder / "metrics.jsonl")
     finally:
         metrics.close()
         timing.close()
@@ -81,17 +87,20 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     """Read everything that the runs share. Raises DataError where it does not fit together."""
     config, task = job.config, lines.read_json(job.task_data / "task.json")
     head = head_of(task)
+    read = head.read if config.long_texts == "truncate" else head.read_windows
+    if read is None:
+        raise DataError(f"a task of kind {task['kind']} is not read as windows", "Write long_texts: truncate.")
     tokenizer = load(job.wordpiece_vocab)
     pooling = head.pooling or config.pooling
     architecture = _architecture(job, tokenizer, pooling)
     encoded = {
-        part: head.read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
+        part: read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)
         for part in dict.fromkeys(("train", "dev", "test", *task.get("counts", ())))
     }
     examples = {part: by_sequence(each) for part, each in encoded.items()} if config.encoder == "frozen" else encoded
     for part in ("train", "dev"):
         known = examples[part].known
-        if len(known) == 0 or not known.all():
+        if len(known) == 0 or (part in head.labelled and not known.all()):
             raise DataError(
                 f"the {part} part of task {config.task} has no examples, or some without a label",
                 f"Materialize task_data_{config.task} again.",

@@ -21,14 +21,17 @@ _NOT_TUNED = ("task", "baselines", "grid")
 """of a job's configuration: what is no hyperparameter"""
 
 
-def publish(setup: Setup, found: Mapping[Run, Found], metrics_file: Path) -> None:
-    """Write RUN_DIR/result, with nothing in it that depends on the machine's speed. found: of every run."""
+def publish(setup: Setup, found: Mapping[Run, Found], untouched: Mapping[str, Tensor], metrics_file: Path) -> None:
+    """Write RUN_DIR/result, with nothing in it that depends on the machine's speed.
+
+    found: of every run. untouched: logits of every part before any step, where that is a baseline.
+    """
     chosen = setup.ranking.best_variant(PRETRAINED, found)
     ours = [run for run in found if run.network == PRETRAINED and run.number == chosen]
     best = setup.ranking.best_seed(ours, found)
     labels, config = setup.task["labels"], setup.job.config
     logits = {run: checkpoint.load_tensors(setup.runs() / run.name / "logits.safetensors") for run in ours}
-    scores = _scores(setup, found, chosen, best, logits[best])
+    scores = _scores(setup, found, chosen, best, logits[best], untouched)
 
     def fill(place: Path) -> None:
         shutil.copyfile(setup.weights(best) / "model.safetensors", place / "model.safetensors")
@@ -42,6 +45,7 @@ def publish(setup: Setup, found: Mapping[Run, Found], metrics_file: Path) -> Non
                 "pooling": setup.pooling,
                 **_on_top(setup, best),
                 "max_length": config.max_length,
+                **({"long_texts": config.long_texts} if config.long_texts != "truncate" else {}),
                 "architecture": setup.architecture.plain(),
                 "vocabulary_size": len(setup.tokenizer.vocabulary),
                 **({"decided": found[best]["decided"]} if found[best]["decided"] else {}),
@@ -62,7 +66,12 @@ def publish(setup: Setup, found: Mapping[Run, Found], metrics_file: Path) -> Non
 
 
 def _scores(
-    setup: Setup, found: Mapping[Run, Found], chosen: int, best: Run, logits: Mapping[str, Tensor]
+    setup: Setup,
+    found: Mapping[Run, Found],
+    chosen: int,
+    best: Run,
+    logits: Mapping[str, Tensor],
+    untouched: Mapping[str, Tensor],
 ) -> dict[str, Any]:
     """scores.json."""
     config, labels, examples = setup.job.config, setup.task["labels"], setup.examples
@@ -88,7 +97,7 @@ def _scores(
         "chosen": chosen,
         "published_seed": best.seed,
         "confusion": {"part": scored, "counts": confusion} if confusion is not None else None,
-        "baselines": _baselines(setup, found),
+        "baselines": _baselines(setup, found, untouched),
         **({"published": setup.task["published"]} if setup.task.get("published") else {}),
     }
 
@@ -149,8 +158,9 @@ def _confusion(
 # ── baselines ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _baselines(setup: Setup, found: Mapping[Run, Found]) -> dict[str, Any]:
-    """Always what one guesses who reads nothing; if asked for, TF-IDF and the network without pretraining."""
+def _baselines(setup: Setup, found: Mapping[Run, Found], untouched: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Always what one guesses who reads nothing; where it says something, the network before any step; if asked for, TF-IDF and
+    the network without pretraining."""
     shown: dict[str, Any] = {}
     asked, train = setup.job.config.baselines, setup.examples["train"]
     others = {part: each for part, each in setup.examples.items() if part != "train"}
@@ -168,6 +178,9 @@ def _baselines(setup: Setup, found: Mapping[Run, Found]) -> dict[str, Any]:
         print("TF-IDF baseline", file=sys.stderr, flush=True)
         guesses = tfidf.predict(train.texts, train.labels.tolist(), *(each.texts for each in others.values()))
         shown["tfidf"] = {part: setup.scores(part, guess) for part, guess in zip(others, guesses, strict=True)}
+    if untouched:
+        guessed = {part: setup.head.guesses(others[part], logits, {}) for part, logits in untouched.items()}
+        shown["untouched"] = {part: setup.scores(part, guess) for part, guess in guessed.items()}
     constant = setup.head.constant(train)
     shown["majority"] = {
         "label": setup.task["labels"][constant] if setup.task["labels"] else constant,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from model.features import Kept
 from model.finetuning_job import PRETRAINED, Job, Ranking, Run, State
 from model.heads import Head, Task
 from model.lines import Lines
+from model.long_texts import pooled
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
 from model.tuning_batches import Batch, batch_of, kept_batch, tokens_of
@@ -135,8 +137,10 @@ class Training:
         saved = time.monotonic()
         self.measured, self.measured_tokens, self.measured_examples = saved, 0, 0
         lengths = self.examples["train"].lengths
+        self.train = self.examples["train"]
         while state.step < self.run.steps and not state.ended:
             epoch, first = divmod(state.step, self.run.steps_per_epoch)
+            self.train = self.examples["train"].drawn(self.config.max_windows, self.run.seed, epoch)
             by_length = not self.device.unpadded
             for rows in epoch_batches(lengths, variant.batch_size, self.run.seed, epoch, by_length)[first:]:
                 if self.setup.stop.asked:
@@ -163,12 +167,12 @@ class Training:
             state.step, self.variant.learning_rate, round(config.warmup * self.run.steps), self.run.steps
         )
         self.model.train()
-        train = self.examples["train"]
-        batch = self._batch("train", rows)
-        labels = self.device.put(torch.from_numpy(train.labels[train.labels_of(rows)]))
+        train = self.train
+        batch = self._batch(train, "train", rows)
+        targets = self.device.put(torch.from_numpy(self.head.targets(train, rows)))
         with self.device.autocast(config.precision):
-            logits = self.model(batch).float()
-        loss = self.head.loss(logits, labels, batch.read.rows.starts.diff())
+            outputs = self.model(batch).float()
+        loss = self.head.loss(outputs, targets, batch.read.rows.starts.diff())
         loss.backward()
         norm = clip_gradients(self.model.parameters(), MAX_GRADIENT_NORM)
         value = loss.item()
@@ -199,10 +203,10 @@ class Training:
             )
             state.window_steps, state.window_loss = 0, 0.0
 
-    def _batch(self, part: str, rows: Ints) -> Batch:
+    def _batch(self, examples: Examples, part: str, rows: Ints) -> Batch:
         if self.kept is not None:
-            return kept_batch(self.examples[part], rows, self.kept[part], self.device)
-        return batch_of(self.examples[part], rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
+            return kept_batch(examples, rows, self.kept[part], self.device)
+        return batch_of(examples, rows, self.model.whole, self.device, self.setup.tokenizer.pad_id)
 
     def _end_epoch(self) -> bool:
         """Score dev, remember the best weights; False: asked to stop on the way."""
@@ -230,10 +234,11 @@ class Training:
 
     def _dev_scores(self, logits: Tensor) -> dict[str, float]:
         head, dev = self.head, self.examples["dev"]
-        lengths = torch.from_numpy(dev.lengths)
-        loss = head.loss(logits.double(), torch.from_numpy(dev.labels), lengths).item()
         found = self.setup.scores("dev", head.guesses(dev, logits, head.decide(dev, logits)))
         assert found is not None  # a dev example without a label was refused at the start
+        if head.loss_name is None:
+            return found
+        loss = head.loss(logits.double(), torch.from_numpy(dev.labels), torch.from_numpy(dev.lengths)).item()
         return {head.loss_name: float(f"{loss:.6g}"), **found}
 
     def _is_at_the_floor(self) -> bool:
@@ -249,20 +254,21 @@ class Training:
     def _logits(self, part: str) -> Tensor | None:
         """float [outputs, classes] of a part, in its own order; None: asked to stop on the way.
 
-        What is not finite is 0, and the run has diverged.
+        Windows are computed one by one, so that a text of any length fits into memory. What is not finite is 0, and the run has diverged.
         """
         self.model.eval()
-        examples = self.examples[part]
+        windows = self.examples[part].windows
+        examples = self.examples[part].apart
         logits = torch.full((examples.outputs, self.head.outputs(self.setup.task)), -math.inf)
         for rows in sorted_batches(examples.lengths, SCORING_BATCH):
             if self.setup.stop.asked:
                 return None
-            batch = self._batch(part, rows)
+            batch = self._batch(examples, part, rows)
             with self.device.autocast(self.config.precision):
-                found = self.model(batch).float().cpu()
+                found = self.head.answers(self.model(batch).float()).cpu()
             absent = torch.zeros_like(found, dtype=torch.bool)
             if batch.read.compared is not None:
-                absent = batch.read.compared.cpu() < 0
+                absent = (batch.read.compared.cpu() < 0)[:, : found.shape[1]]
             broken = ~torch.isfinite(found) & ~absent
             if broken.any():
                 found[broken] = 0.0
@@ -271,6 +277,17 @@ class Training:
             # fewer columns where no example of the batch has all choices
             logits[numbers, : found.shape[1]] = found
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
+        return logits if windows is None else pooled(logits, torch.from_numpy(np.diff(windows)))
+
+    def scored_parts(self) -> dict[str, Tensor] | None:
+        """`_logits` of every part but train, by the network as it is now; None: asked to stop on the way."""
+        logits: dict[str, Tensor] = {}
+        for part in self.examples:
+            if part != "train":
+                found = self._logits(part)
+                if found is None:
+                    return None
+                logits[part] = found
         return logits
 
     # ── what a run leaves ────────────────────────────────────────────────────────────────────────────────────────────
@@ -279,13 +296,9 @@ class Training:
         state, head = self.state, self.head
         if state.best_epoch < self.variant.epochs:
             self.model.load_state_dict(self.best)
-        logits: dict[str, Tensor] = {}
-        for part in self.examples:
-            if part != "train":
-                found = self._logits(part)
-                if found is None:
-                    return False
-                logits[part] = found
+        logits = self.scored_parts()
+        if logits is None:
+            return False
         decided = head.decide(self.examples["dev"], logits["dev"])
         scores = {
             part: self.setup.scores(part, head.guesses(self.examples[part], found, decided))

@@ -7,11 +7,13 @@ a float. The logits of a part are float [outputs, classes] (`Examples.outputs`).
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
@@ -34,11 +36,13 @@ from model.choices import read_choices
 from model.classifier import Pooling
 from model.examples import UNKNOWN, Examples, Ints, Labels, read_examples, read_scored
 from model.scoring.entities import added, counts_by_type
+from model.sentence_vectors import contrastive_loss, cosines, read_sentence_pairs, texts_of
 from model.tagged_words import read_words
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
 from pipeline.tokenizer import Tokenizer
 
+Numbers = npt.NDArray[Any]
 Task = Mapping[str, Any]
 """task.json"""
 Decided = Mapping[str, float]
@@ -54,6 +58,8 @@ class Head:
 
     read: Callable[[Path, Tokenizer, int], Examples]
     """(train, dev or test.parquet; tokenizer; longest row) → rows, and the tokens of each that are read"""
+    read_windows: Callable[[Path, Tokenizer, int], Examples] | None
+    """the same, of long texts as windows; None: there are none"""
     pooling: Pooling | None
     """what the classifier reads; None: as the recipe says"""
     labels: Callable[[Task, Collection[Examples]], list[str]]
@@ -61,11 +67,17 @@ class Head:
     outputs: Callable[[Task], int]
     """of each of the N; `labels` of the task are these names"""
     classes: Callable[[Task], int]
-    """outputs of the linear layer"""
+    """outputs of the linear layer; 0: there is none"""
+    labelled: Collection[str]
+    """of train and dev: the parts that need a label for every example"""
+    targets: Callable[[Examples, Ints], Numbers]
+    """(train, the numbers of a batch) → what the loss is of beside outputs"""
     loss: Callable[[Tensor, Tensor, Tensor], Tensor]
-    """(logits of some rows, their labels, outputs of each row int64 [rows]) → their mean, a scalar"""
-    loss_name: str
-    """as scores call it"""
+    """(what the classifier gives for some rows, their targets, outputs of each row int64 [rows]) → their mean, a scalar"""
+    loss_name: str | None
+    """as scores call the loss of logits and labels; None: what is learnt is not what is scored"""
+    answers: Callable[[Tensor], Tensor]
+    """what the classifier gives → logits"""
     guesses: Callable[[Examples, Tensor, Decided], Any]
     """(examples, logits, what was decided on dev) → guesses, labels [N] where there are classes or scores"""
     metrics: Callable[[Task], tuple[str, ...]]
@@ -80,6 +92,8 @@ class Head:
     """(examples, that guess) → guesses"""
     decide: Callable[[Examples, Tensor], Decided]
     """(dev, its logits) → what guesses need to know beside logits"""
+    untouched: bool
+    """whether the pretrained network answers before any step: then its scores are a baseline"""
 
 
 def head_of(task: Task) -> Head:
@@ -106,6 +120,14 @@ def _named(task: Task, parts: Collection[Examples]) -> list[str]:
 
 def _classes(task: Task) -> int:
     return len(task["labels"])
+
+
+def _labels(train: Examples, numbers: Ints) -> Numbers:
+    return train.labels[train.labels_of(numbers)]
+
+
+def _as_they_are(logits: Tensor) -> Tensor:
+    return logits
 
 
 def _loss(logits: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
@@ -259,6 +281,26 @@ def _score_predictions(examples: Examples, logits: Tensor, labels: Sequence[str]
     return table, {}
 
 
+# ── sentence vectors ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _none(task: Task) -> int:
+    return 0
+
+
+def _contrastive(vectors: Tensor, texts: Tensor, lengths: Tensor) -> Tensor:
+    return contrastive_loss(vectors, texts)
+
+
+def _cosines(vectors: Tensor) -> Tensor:
+    return cosines(vectors)[:, None]
+
+
+def _zero(train: Examples) -> float:
+    """As good as any: a constant has no correlation."""
+    return 0.0
+
+
 # ── spans ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -295,12 +337,16 @@ def _never_answered(examples: Examples, guess: str) -> SpanGuesses:
 
 _TEXTS = Head(
     read=read_examples,
+    read_windows=partial(read_examples, long_texts="windows"),
     pooling=None,
     labels=_named,
     outputs=_classes,
     classes=_classes,
+    labelled=("train", "dev"),
+    targets=_labels,
     loss=_loss,
     loss_name="cross_entropy",
+    answers=_as_they_are,
     guesses=_most_likely,
     metrics=_of_classes,
     scores=_class_scores,
@@ -308,13 +354,21 @@ _TEXTS = Head(
     constant=_most_frequent,
     constantly=_everywhere,
     decide=_nothing,
+    untouched=False,
 )
 _WORDS = replace(
-    _TEXTS, read=read_words, pooling="tokens", metrics=_of_words, scores=_word_scores, predictions=_word_predictions
+    _TEXTS,
+    read=read_words,
+    read_windows=None,
+    pooling="tokens",
+    metrics=_of_words,
+    scores=_word_scores,
+    predictions=_word_predictions,
 )
 _CHOICES = replace(
     _TEXTS,
     read=read_choices,
+    read_windows=None,
     labels=_numbers,
     classes=_one,
     metrics=_of_choices,
@@ -323,6 +377,7 @@ _CHOICES = replace(
 _SCORES = replace(
     _TEXTS,
     read=read_scored,
+    read_windows=partial(read_scored, long_texts="windows"),
     outputs=_one,
     classes=_one,
     loss=_squared_error,
@@ -334,12 +389,16 @@ _SCORES = replace(
 )
 _SPANS = Head(
     read=read_spans,
+    read_windows=None,
     pooling="tokens",
     labels=_no_labels,
     outputs=_two,
     classes=_two,
+    labelled=("train", "dev"),
+    targets=_labels,
     loss=span_loss,
     loss_name="cross_entropy",
+    answers=_as_they_are,
     guesses=span_guesses,
     metrics=_of_spans,
     scores=_span_scores,
@@ -347,6 +406,21 @@ _SPANS = Head(
     constant=_unanswered,
     constantly=_never_answered,
     decide=decide,
+    untouched=False,
+)
+_PAIRS = replace(
+    _SCORES,
+    read=read_sentence_pairs,
+    read_windows=None,
+    pooling="mean",
+    classes=_none,
+    labelled=("dev",),
+    targets=texts_of,
+    loss=_contrastive,
+    loss_name=None,
+    answers=_cosines,
+    constant=_zero,
+    untouched=True,
 )
 
 HEADS: Mapping[str, Head] = {
@@ -356,5 +430,6 @@ HEADS: Mapping[str, Head] = {
     "multiple_choice": _CHOICES,
     "regression": _SCORES,
     "span": _SPANS,
+    "sentence_similarity": _PAIRS,
 }
 """by kind of task"""

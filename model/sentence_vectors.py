@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.examples import Examples, Ints, as_row, read_columns
+from pipeline.ragged import ranges
 from pipeline.tokenizer import Tokenizer
 
 SCALE = 20.0
@@ -54,6 +55,16 @@ def text_numbers(input_ids: Iterable[npt.NDArray[np.int32]]) -> Ints:
     """[R] A number for each row, the same for rows of the same tokens: no encoder can tell these apart."""
     numbers: dict[bytes, int] = {}
     return np.array([numbers.setdefault(ids.tobytes(), len(numbers)) for ids in input_ids], np.int64)
+
+
+def texts_of(examples: Examples, numbers: Ints) -> Ints:
+    """`text_numbers` of some examples: int64 [n, k], k of the example with most texts, NONE where another has none."""
+    assert examples.choices is not None
+    starts, counts = examples.choices[:-1][numbers], np.diff(examples.choices)[numbers]
+    there = np.arange(counts.max())[None, :] < counts[:, None]
+    found = np.full(there.shape, NONE, np.int64)
+    found[there] = text_numbers(examples.input_ids[row] for row in ranges(starts, counts))
+    return found
 
 
 def contrastive_loss(vectors: Tensor, texts: Tensor) -> Tensor:

@@ -36,6 +36,8 @@ class Read:
     """int64 [Q]"""
     compared: Tensor | None
     """int64 [n, choices], rows that are the choices of one example, −1 where it has no more; None: rows are not compared"""
+    windows: Tensor | None = None
+    """int64 [n], how many rows one after the other are of one text; None: each is"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ Batch = Flat | Padded | KeptStates
 
 
 def batch_of(examples: Examples, numbers: Ints, whole: bool, device: Device, pad_id: int) -> Batch:
-    """The rows of some examples (which are compared), or some rows.
+    """The rows of some examples (which are compared, or windows of one text), or some rows.
 
     whole: every token is read; else of a row its first, [CLS], or, where words are asked, theirs.
     """
@@ -109,7 +111,8 @@ def batch_of(examples: Examples, numbers: Ints, whole: bool, device: Device, pad
     def told(width: Ints) -> Read:
         """width: [B] tokens, padding included, before each row."""
         tokens = put(read + width[row_of])
-        return Read(tokens, on_device(counts), put(row_of), None if compared is None else put(compared))
+        windows = None if examples.windows is None else put(np.diff(examples.windows)[numbers])
+        return Read(tokens, on_device(counts), put(row_of), None if compared is None else put(compared), windows)
 
     if device.unpadded:
         return Flat(put(ids), put(types), put(place), on_device(lengths), told(starts))
@@ -152,6 +155,8 @@ def _read(examples: Examples, rows: Ints, lengths: Ints, whole: bool) -> tuple[I
 def _compared(examples: Examples, numbers: Ints | Sequence[int]) -> tuple[Ints, Ints | None]:
     """(the rows that `numbers` stands for, which of them are compared: [n, choices], −1 for none)."""
     numbers = np.asarray(numbers)
+    if examples.windows is not None:
+        return ranges(examples.windows[:-1][numbers], np.diff(examples.windows)[numbers]), None
     if examples.choices is None:
         return numbers, None
     starts, counts = examples.choices[:-1][numbers], np.diff(examples.choices)[numbers]

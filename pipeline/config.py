@@ -627,6 +627,9 @@ def _differ(choices: tuple[LayerChoice, ...]) -> tuple[LayerChoice, ...]:
 
 
 LayerChoices = Annotated[tuple[LayerChoice, ...], AfterValidator(_differ)]
+LongTexts = Literal["truncate", "windows"]
+WINDOWED: tuple[TaskKind, ...] = ("classification", "pair_classification", "regression")
+"""kinds of tasks whose long texts may be read as windows"""
 
 
 class FinetuningOverride(Frozen):
@@ -636,6 +639,8 @@ class FinetuningOverride(Frozen):
     epochs: Count | None = None
     batch_size: Count | None = None
     max_length: Annotated[int, Field(ge=8, le=4096)] | None = None
+    long_texts: LongTexts | None = None
+    max_windows: Count | None = None
     grid: Grid | None = None
     encoder: Encoder | None = None
     layers: LayerChoices | None = None
@@ -662,6 +667,10 @@ class Finetuning(Frozen):
     early_exit: Count | None = None
     """epochs after which a run ends whose dev score is not above that of a guess that reads nothing; None: none ends early"""
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
+    long_texts: LongTexts = "truncate"
+    """what becomes of a text that is longer; windows: all of it is read, of WINDOWED kinds of tasks (docs/tasks.md)"""
+    max_windows: Count = 8
+    """of a text in one training step, drawn anew in every epoch; scoring reads all"""
     warmup: Share = 0.1
     """share of the steps"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
@@ -892,6 +901,8 @@ class FinetuneConfig(Frozen):
     grid: Grid = Grid()
     early_exit: int | None = None
     max_length: int = 128
+    long_texts: LongTexts = "truncate"
+    max_windows: int = 8
     warmup: float = 0.1
     weight_decay: float = 0.01
     bias_correction: bool = True

@@ -21,6 +21,7 @@ from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
     BEST_LAYERS,
     LEAST_LAYERS,
+    WINDOWED,
     Architecture,
     BooksTextConfig,
     Checkpoint,
@@ -50,6 +51,7 @@ from pipeline.config import (
     Start,
     Task,
     TaskDataConfig,
+    TaskKind,
     UrlFrom,
     Vocabulary,
     VocabularyConfig,
@@ -64,11 +66,20 @@ from pipeline.stage import ROOT
 from pipeline.wikitext_tables import read_rules
 from pipeline.yamlfile import KeyPath, Node
 
-BUILT_IN_TASKS = (
-    *("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"),
-    *("squad1_1", "squad2_0", "swag", "conll2003", "wnut17", "stsb_vectors"),
-)
-"""Tasks that model/known_tasks.py knows by name."""
+BUILT_IN_TASKS: Mapping[str, TaskKind] = {
+    "cola": "classification",
+    "sst2": "classification",
+    "mrpc": "pair_classification",
+    "stsb": "regression",
+    **dict.fromkeys(("qqp", "mnli", "qnli", "rte", "wnli", "ax"), "pair_classification"),
+    "squad1_1": "span",
+    "squad2_0": "span",
+    "swag": "multiple_choice",
+    "conll2003": "tagging",
+    "wnut17": "tagging",
+    "stsb_vectors": "sentence_similarity",
+}
+"""Tasks that model/known_tasks.py knows by name, and their kinds."""
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _EXTENDS = frozenset({"extends"})  # a key that merging has used up
@@ -283,7 +294,10 @@ class Recipe(Frozen):
             changed["grid"] = self.finetuning.grid.model_copy(update=single)
         if override.encoder == "trained":
             changed.setdefault("layers", ())
-        return FinetuneConfig(task=task, **(_common(self.finetuning, FinetuneConfig) | changed))
+        values = _common(self.finetuning, FinetuneConfig) | changed
+        if values["long_texts"] == "truncate":  # then it changes nothing
+            values.pop("max_windows")
+        return FinetuneConfig(task=task, **values)
 
 
 def _model_of(named: ModelFrom) -> dict[str, Any]:
@@ -666,6 +680,32 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for at, length in _task_lengths(finetuning).items():
         if length > limit:
             yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+    yield from _window_contradictions(finetuning)
+
+
+def _window_contradictions(finetuning: Finetuning) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    kinds = {**BUILT_IN_TASKS, **{task: define.kind for task, define in finetuning.define.items()}}
+    windowed = []
+    for task in finetuning.tasks:
+        own = finetuning.overrides.get(task, FinetuningOverride())
+        at: KeyPath = ("finetuning", "overrides", task) if own.long_texts else ("finetuning",)
+        if (own.long_texts or finetuning.long_texts) == "truncate":
+            if own.max_windows is not None:
+                rule = "changes nothing where long_texts is truncate"
+                place = ("finetuning", "overrides", task, "max_windows")
+                yield place, rule, own.max_windows, "Remove it, or write long_texts: windows."
+            continue
+        windowed.append(task)
+        if (own.encoder or finetuning.encoder) == "frozen":
+            rule = "is for an encoder that is trained"
+            yield (*at, "long_texts"), rule, "windows", "Write long_texts: truncate, or encoder: trained."
+        if task in kinds and kinds[task] not in WINDOWED:
+            rule = f"is not for {task}, a task of kind {kinds[task]}, but for {', '.join(WINDOWED)}"
+            todo = "Remove it." if own.long_texts else f"Write `overrides: {{{task}: {{long_texts: truncate}}}}`."
+            yield (*at, "long_texts"), rule, "windows", todo
+    if finetuning.tasks and not windowed and "max_windows" in finetuning.model_fields_set:
+        rule = "changes nothing where long_texts is truncate"
+        yield ("finetuning", "max_windows"), rule, finetuning.max_windows, "Remove it, or write long_texts: windows."
 
 
 def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str, Any, str]]:
@@ -703,6 +743,14 @@ def _encoder_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any,
         elif part.encoder == "frozen" and not section.layers and LEAST_LAYERS[BEST_LAYERS] > limit:
             rule = f"reads {BEST_LAYERS} unless layers says otherwise, and architecture.layers is {limit}"
             yield (*at, "encoder"), rule, "frozen", "Write layers: [last], or take a deeper model."
+    kinds = {**BUILT_IN_TASKS, **{task: define.kind for task, define in section.define.items()}}
+    for task in section.tasks:
+        own = section.overrides.get(task, FinetuningOverride())
+        if kinds.get(task) == "sentence_similarity" and (
+            (own.encoder or section.encoder) == "frozen" or own.bilstm or section.bilstm
+        ):
+            rule = "is a task of sentence vectors, which are those of an encoder that is trained, and of nothing on top of it"
+            yield ("finetuning", "tasks", section.tasks.index(task)), rule, task, "Put it into a recipe of its own."
 
 
 def _task_lengths(finetuning: Finetuning) -> dict[KeyPath, int]:

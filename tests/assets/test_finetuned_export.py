@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from assets import reading
 from model import checkpoint
@@ -37,9 +38,9 @@ def put(stage: str, asset: str, fill: Any, inputs: dict[str, str]) -> Record:
     return recorded(store, "mine", asset, stage, version, inputs)
 
 
-def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2) -> Classifier:
+def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2, **more: Any) -> Classifier:
     """Publish a classifier with weights far from their initial values; the same."""
-    classes = {"multiple_choice": 1, "regression": 1, "span": 2}.get(kind, len(LABELS))
+    classes = {"multiple_choice": 1, "regression": 1, "span": 2, "sentence_similarity": 0}.get(kind, len(LABELS))
     model = Classifier(ARCHITECTURE, len(VOCABULARY), classes, pooling).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -47,8 +48,8 @@ def finetuned(pooling: Pooling, kind: str = "classification", scale: float = 0.2
             parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
 
     def fill(place: Path) -> None:
-        labels = [] if kind in ("regression", "span") else LABELS
-        described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain()}
+        labels = [] if kind in ("regression", "span", "sentence_similarity") else LABELS
+        described = {"kind": kind, "labels": labels, "pooling": pooling, "architecture": ARCHITECTURE.plain(), **more}
         (place / "config.json").write_text(json.dumps(described))
         checkpoint.save_tensors(model.state_dict(), place / "model.safetensors")
         told = {
@@ -167,6 +168,39 @@ def test_transformers_finds_answers_with_the_same_logits_and_loss(tmp_path: Path
     loss = HEADS["span"].loss(wanted, torch.stack([starts, ends], 1), torch.full((2,), width))
     torch.testing.assert_close(given.loss, loss, atol=1e-5, rtol=1e-5)
     assert np.ptp(wanted.numpy()) > 0.1
+
+
+def test_transformers_gives_the_same_vectors_and_sentence_transformers_takes_their_mean(tmp_path: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    ours = finetuned("mean", "sentence_similarity", max_length=9)
+    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    theirs = loaded(AutoModel, tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    inputs = tokenizer(["the cats sat", "paris", "running is the cats"], padding=True, return_tensors="pt")
+    mask = inputs["attention_mask"].bool()
+    with torch.inference_mode():
+        hidden = theirs(**inputs).last_hidden_state
+        # every row by itself, all of its tokens
+        for row, given, there in zip(inputs["input_ids"], hidden, mask, strict=True):
+            one = {"input_ids": row[there][None], "token_type_ids": torch.zeros(1, int(there.sum()), dtype=torch.int64)}
+            one["attention_mask"] = torch.ones_like(one["input_ids"])
+            wanted = ours(tuning.given(one, torch.arange(int(there.sum())), torch.tensor([[0, 0]])))
+            torch.testing.assert_close(given[there].mean(0), wanted[0, 0], atol=1e-5, rtol=0)
+    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode_mean_tokens"] and pooling["word_embedding_dimension"] == theirs.config.hidden_size
+    assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 9
+    assert len(json.loads((tmp_path / "out" / "modules.json").read_text())) == 2
+    names = load_file(tmp_path / "out" / "model.safetensors")
+    assert not any(name.startswith(("bert.", "classifier")) for name in names)  # as the folders on the hub have it
+
+
+def test_of_a_model_that_reads_windows_it_is_said_that_transformers_reads_one(tmp_path: Path) -> None:
+    finetuned("cls", long_texts="windows", max_length=9)
+    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "the mean of the logits of windows of 9 tokens; transformers computes one window" in done["note"]
+    assert done["note"] in reading.export_text(done)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["long_texts"] == "windows"
 
 
 def test_a_model_that_transformers_has_no_class_for_is_copied_and_said(tmp_path: Path) -> None:

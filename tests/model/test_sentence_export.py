@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from model.attention import Rows
 from model.classifier import mean_pool
 from model.sentence_export import write_sentence_modules
 from tests.model.test_release import released
@@ -42,6 +43,9 @@ def test_what_they_describe_is_our_mean(tmp_path: Path) -> None:
     with torch.inference_mode():
         theirs = AutoModel.from_pretrained(folder, local_files_only=True).eval()(**encoded).last_hidden_state
         mask = encoded["attention_mask"].bool()
-        ours = mean_pool(model.eval().encoder(encoded["input_ids"], encoded["token_type_ids"], mask), mask)
-    for row, hidden, length in zip(ours, theirs, mask.sum(1).tolist(), strict=True):
+        hidden = model.eval().encoder(encoded["input_ids"], encoded["token_type_ids"], mask)
+        lengths = mask.sum(1)
+        rows = Rows(torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).int(), int(lengths.max()))
+        ours = mean_pool(hidden[mask], torch.arange(len(mask)).repeat_interleave(lengths), rows)
+    for row, hidden, length in zip(ours, theirs, lengths.tolist(), strict=True):
         assert torch.allclose(row, hidden[:length].mean(0), atol=1e-5)

@@ -455,6 +455,31 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
             "data names cola, which `tasks` does",
             "",
         ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola, swag], long_texts: windows}",
+            "small.yaml:2: finetuning.long_texts: is not for swag, a task of kind multiple_choice, but for classification, "
+            "pair_classification, regression (it is windows)",
+            "`overrides: {swag: {long_texts: truncate}}`",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning:\n  tasks: [stsb, wnut17]\n  overrides:\n    wnut17: {long_texts: windows}",
+            "small.yaml:5: finetuning.overrides.wnut17.long_texts: is not for wnut17, a task of kind tagging",
+            "Remove it",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], max_windows: 4}",
+            "small.yaml:2: finetuning.max_windows: changes nothing where long_texts is truncate (it is 4)",
+            "long_texts: windows",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola], overrides: {cola: {max_windows: 4}}}",
+            "finetuning.overrides.cola.max_windows: changes nothing",
+            "",
+        ),
         ("name: small", "name: small\nvocabulary: {size: 104, layout: bert}", "layout bert needs more than 104", "Rai"),
         ("name: small", "name: small\nshards: {mask_random_keep: [1, 1, 0]}", "the three shares must make 1", ""),
         ("name: small", "name: small\nshards: {mask_random_keep: [1, null, 0]}", "mask_random_keep.1", ""),
@@ -862,6 +887,17 @@ def test_where_a_start_lies_does_not_matter_to_its_digest(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     moved = load(tmp_path / "elsewhere", small=begun(tmp_path / "elsewhere", WARM)).get("small")
     assert recipe.digest_for("imported_checkpoint") == moved.digest_for("imported_checkpoint")
+
+
+def test_long_texts_are_windows_of_the_tasks_that_say_so(tmp_path: Path) -> None:
+    section = "tasks: [cola, stsb, wnut17], long_texts: windows, max_windows: 3"
+    own = "overrides: {stsb: {max_windows: 9}, wnut17: {long_texts: truncate}}"
+    recipe = load(tmp_path, small=f"{SMALL}finetuning: {{{section}, {own}}}\n").get("small")
+    plain = load(tmp_path, small=f"{SMALL}finetuning: {{tasks: [wnut17]}}\n").get("small")
+    found = {task: recipe.config_for(f"finetuned_{task}").asked() for task in ("cola", "stsb", "wnut17")}
+    assert found["cola"] == {"task": "cola", "long_texts": "windows", "max_windows": 3}
+    assert found["stsb"] == {"task": "stsb", "long_texts": "windows", "max_windows": 9}
+    assert found["wnut17"] == plain.config_for("finetuned_wnut17").asked()  # what it does not read is not in its key
 
 
 def test_a_child_with_another_pretraining_seed_shares_all_that_comes_before(tmp_path: Path) -> None:
