@@ -144,6 +144,7 @@ def _row(
         "drawn_unit": unit,
         **{name: value for name, value in every[metric].items() if name != "title"},
         "untrained": points(untrained["median"]) if untrained else None,
+        "untouched": points((baselines.get("untouched", {}).get(part) or {}).get(metric)),
         "tfidf": points((baselines.get("tfidf", {}).get(part) or {}).get(metric)),
         "majority": points((baselines.get("majority", {}).get(part) or {}).get(metric)),
         "metrics": every,

@@ -97,6 +97,8 @@ def _task_words(task: Mapping[str, Any]) -> str:
             f"{row['untrained']:.1f}, and with {drawn} a difference of {abs(difference):.1f} is within "
             f"chance (up to {found['noise']:.1f}).",
         }[found["pretraining"]]
+    if row["untouched"] is not None:
+        text += f" Before any step of fine-tuning the checkpoint gets {row['untouched']:.1f}."
     if found["tfidf"] is not None:
         text += {
             "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",

@@ -217,6 +217,7 @@ def test_numbers(demo: Path) -> None:
         **shown,
         **interval,
         "untrained": 93.9,
+        "untouched": None,
         "tfidf": 96.8,
         "majority": 50.0,
         "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
