@@ -16,7 +16,7 @@ from model.long_texts import pooled
 from model.tuning_batches import Batch, KeptStates, Read
 from pipeline.config import Architecture, Bilstm, LayerChoice
 
-Pooling = Literal["cls", "mean", "last", "tokens"]
+Pooling = Literal["cls", "mean", "last", "ends", "tokens"]
 
 
 class Classifier(nn.Module):
@@ -29,9 +29,10 @@ class Classifier(nn.Module):
     which alone has seen all others in a left-to-right encoder (Radford et al. 2018, section 3.2). `tokens`: those that are
     asked.
 
-    With a BiLSTM `mean` is over what comes out of it; the others become the state in which each direction ends, the usual
-    vector of a BiLSTM's text beside mean and maximum (Conneau et al. 2017, section 3.2). In what comes out at [CLS] or at
-    the last token, one of the two directions has read a single token. The paper does not say how it read its BiLSTM.
+    With a BiLSTM `mean` is over what comes out of it; instead of `cls` and `last` there is `ends`, the state in which each
+    direction ends, the usual vector of a BiLSTM's text beside mean and maximum (Conneau et al. 2017, section 3.2). In what
+    comes out at [CLS] or at the last token, one of the two directions has read a single token. The paper does not say how
+    it read its BiLSTM.
 
     With `layers` the encoder is frozen and no part of this: batches bring what it said (`KeptStates`), and its pooler, which
     belongs to the last layer, is not used.
@@ -64,7 +65,7 @@ class Classifier(nn.Module):
     @property
     def whole(self) -> bool:
         """Whether every token of a row is read that is not asked for by name (`batch_of`)."""
-        return self.pooling != "cls" or self.bilstm is not None
+        return self.pooling != "cls"
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits float [B, classes]; of tokens [Q, classes]; of choices, with one class, [n, choices] (`side_by_side`); of texts
@@ -94,12 +95,17 @@ class Classifier(nn.Module):
         if self.pooling == "mean":
             return mean_pool(states, read.row_of, read.rows)
         first, last = (F.embedding(at, states) for at in (read.rows.starts[:-1], read.rows.starts[1:] - 1))
-        if self.bilstm is not None:
-            forward = self.bilstm.width // 2
+        if self.pooling == "ends":
+            forward = states.shape[1] // 2
             return torch.cat([last[:, :forward], first[:, forward:]], 1)
         if self.pooling == "last":
             return last
         return first if self.chosen is not None else self.encoder.pool(first[:, None])
+
+
+def pooling_over(pooling: Pooling, bilstm: Bilstm | None) -> Pooling:
+    """What is read where a recipe asks for `pooling`."""
+    return "ends" if bilstm and pooling in ("cls", "last") else pooling
 
 
 def side_by_side(logits: Tensor, rows: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from model import checkpoint, child, lines
 from model.child import Stop
-from model.classifier import Pooling
+from model.classifier import Pooling, pooling_over
 from model.devices import Device, open_device
 from model.features import by_sequence
 from model.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
@@ -91,7 +91,7 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     if read is None:
         raise DataError(f"a task of kind {task['kind']} is not read as windows", "Write long_texts: truncate.")
     tokenizer = load(job.wordpiece_vocab)
-    pooling = head.pooling or config.pooling
+    pooling = head.pooling or pooling_over(config.pooling, config.bilstm)
     architecture = _architecture(job, tokenizer, pooling)
     encoded = {
         part: read(job.task_data / f"{part}.parquet", tokenizer, config.max_length)

@@ -86,7 +86,7 @@ def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) ->
     }
     sizes = ", ".join(f"{count:,} of {_part(part)}" for part, count in entry["sizes"].items() if count)
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {value}"
+        f"{name.replace('_', ' ')} {_setting(value)}"
         for name, value in entry["hyperparameters"].items()
         if value is not None and name not in ("seed", "seeds")
     )
@@ -233,10 +233,17 @@ def _dashed(score: Mapping[str, Any]) -> str:
     return "–" if score["low"] is None else f"{score['low']:.1f}–{score['high']:.1f}"
 
 
+def _setting(value: Any) -> str:
+    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
+
+
 def _use(architecture: str, entry: Mapping[str, Any]) -> str:
     if not architecture:
-        pooling = entry["hyperparameters"].get("pooling", "")
-        return f"transformers has no class for this model (pooling {pooling}): its weights are under bertworks' own names.\n"
+        settings = entry["hyperparameters"]
+        frozen = "layers on top of a frozen encoder, which is not in this folder"
+        bilstm = "a BiLSTM on top of BERT" if settings.get("bilstm") else f"pooling {settings.get('pooling', '')}"
+        what = frozen if settings.get("encoder") == "frozen" else bilstm
+        return f"transformers has no class for this model ({what}): its weights are under bertworks' own names.\n"
     auto = "AutoModel" if architecture == "BertModel" else architecture.replace("Bert", "AutoModel", 1)
     return f"""```python
 from transformers import AutoTokenizer, {auto}

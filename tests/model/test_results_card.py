@@ -110,6 +110,11 @@ def test_the_card_of_a_fine_tuned_model_says_how_to_load_it() -> None:
     other = ModelCard(of_finetuned(ENTRIES[3], SOURCE, ""))
     assert other.data.pipeline_tag == "question-answering" and other.data.library_name is None
     assert "transformers has no class for this model (pooling cls)" in other.text
+    settings = {"pooling": "tokens", "bilstm": {"hidden": 768, "layers": 2}}
+    tagged = of_finetuned({**ENTRIES[3], "hyperparameters": settings}, SOURCE, "")
+    assert "(a BiLSTM on top of BERT)" in tagged and "bilstm hidden 768, layers 2" in tagged.replace("\\", "")
+    frozen = of_finetuned({**ENTRIES[3], "hyperparameters": {**settings, "encoder": "frozen"}}, SOURCE, "")
+    assert "(layers on top of a frozen encoder, which is not in this folder)" in frozen
 
 
 def test_every_task_known_by_name_is_on_the_hub_or_nowhere() -> None:
