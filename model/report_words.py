@@ -87,6 +87,8 @@ def _task_words(task: Mapping[str, Any]) -> str:
     interval = "" if row["low"] is None else f" (95 % interval {row['low']:.1f}–{row['high']:.1f})"
     part = PARTS_IN_WORDS.get(row["part"], row["part"])
     text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {part}{interval}{seeds}."
+    if row["untouched"] is not None:
+        text += f" The checkpoint before any step of fine-tuning gets {row['untouched']:.1f}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
     if found["pretraining"] is not None:
         difference = row["ours"] - row["untrained"]

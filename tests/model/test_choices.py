@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model import checkpoint, heads, report
+from model import checkpoint, heads
 from model.choices import read_choices
 from model.classifier import Classifier, side_by_side
 from model.examples import UNKNOWN, epoch_batches, sorted_batches
 from model.finetuning_loop import train
+from model.report_task import task_result
 from model.task_kinds import SCHEMAS
 from model.tasks import prepare_task
 from model.tuning_batches import Flat, Padded
@@ -197,7 +198,7 @@ def test_real_endings_are_learnt_by_heart(tmp_path: Path) -> None:
 
 
 def test_the_report_shows_it(learnt: tuple[dict[str, Any], Path]) -> None:
-    task = report._task("endings", {"finetuned_endings": learnt[1]}, {"tasks": {}})
+    task = task_result("endings", {"finetuned_endings": learnt[1]}, {}).entry
     (row,) = task["rows"]
     assert (row["part"], row["examples"], row["ours"], row["tfidf"]) == ("dev", 30, 100.0, None)
     assert task["confusion"]["part"] == "dev"

@@ -13,11 +13,12 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 
-from model import checkpoint, heads, report
+from model import checkpoint, heads
 from model.classifier import Classifier
 from model.examples import read_scored
 from model.finetuning_loop import train
 from model.leaderboard import glue_file
+from model.report_task import task_result
 from model.task_kinds import SCHEMAS
 from model.tasks import prepare_task
 from pipeline import tokenizer
@@ -183,7 +184,7 @@ def test_sts_b_as_it_is_published(tmp_path: Path) -> None:
 
 def test_the_report_and_the_checks_show_it(learnt: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     statistics, out = learnt
-    task = report._task("near", {"finetuned_near": out}, {"tasks": {}})
+    task = task_result("near", {"finetuned_near": out}, {}).entry
     (row,) = task["rows"]
     assert (row["part"], row["examples"], row["tfidf"], row["majority"]) == ("dev", 30, None, None)
     assert row["ours"] > 95

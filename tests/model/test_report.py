@@ -219,6 +219,7 @@ def test_numbers(demo: Path) -> None:
         "untrained": 93.9,
         "tfidf": 96.8,
         "majority": 50.0,
+        "untouched": None,
         "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
     }
     assert [row["part"] for row in r8["rows"]] == ["test", "dev"]

@@ -14,13 +14,14 @@ import torch
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
-from model import checkpoint, heads, report
+from model import checkpoint, heads
 from model.bert import Bert
 from model.child import Stop
 from model.classifier import Classifier
 from model.examples import Examples
 from model.finetuning_loop import train
 from model.imported import import_checkpoint
+from model.report_task import task_result
 from model.sentence_vectors import NONE, contrastive_loss, read_sentence_pairs, texts_of
 from model.task_kinds import SCHEMAS
 from model.tasks import prepare_task
@@ -192,9 +193,14 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(
 
 def test_the_report_and_the_checks_show_it(learnt: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     statistics, out = learnt
-    (row,) = report._task("alike", {"finetuned_alike": out}, {"tasks": {}})["rows"]
+    task = task_result("alike", {"finetuned_alike": out}, {}).entry
+    (row,) = task["rows"]
     assert (row["part"], row["examples"], row["majority"]) == ("dev", 2 * PAIRS, None)
-    assert f"| Spearman's ρ | {row['ours']:.1f} |" in (make(tmp_path, {"alike": out}) / "report.md").read_text()
+    assert task["constant"] == "a constant has no correlation"
+    shown = (make(tmp_path, {"alike": out}) / "report.md").read_text()
+    assert f"| Spearman's ρ | {row['ours']:.1f} |" in shown
+    before = 100 * statistics["dev_spearman_untouched"]
+    assert f"The checkpoint before any step of fine-tuning gets {before:.1f}." in shown
     measured = finetuned(out, CONFIG, statistics)
     assert measured["seeds_missing"] == measured["infinite_scores"] == 0
     assert measured["dev_gain"] == measured["dev_score"] == statistics["dev_spearman"]
