@@ -224,9 +224,11 @@ def _constant(scores: Mapping[str, Any]) -> str:
     majority = scores.get("baselines", {}).get("majority")
     if majority is None:
         return "there is no answer that fits every question" if scores["kind"] == "span" else "not calculated"
+    if scores["kind"] == "sentence_similarity":
+        return "a constant has no correlation"
     label = majority.get("label")
     match scores["kind"]:
-        case "regression" | "sentence_similarity" if isinstance(label, float):
+        case "regression" if isinstance(label, float):
             return f"always {label:.4g}, the mean of the scores in train: a constant has no correlation"
         case "tagging":
             return f"every word is {label}, the most frequent tag in train"

@@ -87,6 +87,8 @@ def _task_words(task: Mapping[str, Any]) -> str:
     interval = "" if row["low"] is None else f" (95 % interval {row['low']:.1f}–{row['high']:.1f})"
     part = PARTS_IN_WORDS.get(row["part"], row["part"])
     text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {part}{interval}{seeds}."
+    if row["untouched"] is not None:
+        text += f" The checkpoint before any step of fine-tuning gets {row['untouched']:.1f}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
     if found["pretraining"] is not None:
         difference = row["ours"] - row["untrained"]
@@ -97,8 +99,6 @@ def _task_words(task: Mapping[str, Any]) -> str:
             f"{row['untrained']:.1f}, and with {drawn} a difference of {abs(difference):.1f} is within "
             f"chance (up to {found['noise']:.1f}).",
         }[found["pretraining"]]
-    if row["untouched"] is not None:
-        text += f" Before any step of fine-tuning the checkpoint gets {row['untouched']:.1f}."
     if found["tfidf"] is not None:
         text += {
             "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",

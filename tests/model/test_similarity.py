@@ -193,13 +193,14 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(
 
 def test_the_report_and_the_checks_show_it(learnt: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     statistics, out = learnt
-    (row,) = task_result("alike", {"finetuned_alike": out}, {}).entry["rows"]
+    task = task_result("alike", {"finetuned_alike": out}, {}).entry
+    (row,) = task["rows"]
     assert (row["part"], row["examples"], row["majority"]) == ("dev", 2 * PAIRS, None)
-    untouched = json.loads((out / "scores.json").read_text())["baselines"]["untouched"]["dev"]["spearman"]
-    assert row["untouched"] == round(100 * untouched, 2)
-    told = (make(tmp_path, {"alike": out}) / "report.md").read_text()
-    assert f"| Spearman's ρ | {row['ours']:.1f} |" in told
-    assert f"Before any step of fine-tuning the checkpoint gets {row['untouched']:.1f}." in told
+    assert task["constant"] == "a constant has no correlation"
+    shown = (make(tmp_path, {"alike": out}) / "report.md").read_text()
+    assert f"| Spearman's ρ | {row['ours']:.1f} |" in shown
+    before = 100 * statistics["dev_spearman_untouched"]
+    assert f"The checkpoint before any step of fine-tuning gets {before:.1f}." in shown
     measured = finetuned(out, CONFIG, statistics)
     assert measured["seeds_missing"] == measured["infinite_scores"] == 0
     assert measured["dev_gain"] == measured["dev_score"] == statistics["dev_spearman"]

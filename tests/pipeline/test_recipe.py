@@ -470,6 +470,24 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ),
         (
             "name: small",
+            "name: small\nfinetuning: {tasks: [cola], encoder: frozen, overrides: {cola: {long_texts: windows}}}",
+            "small.yaml:2: finetuning.overrides.cola.long_texts: is for an encoder that is trained (it is windows)",
+            "encoder: trained",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [cola, stsb_vectors], encoder: frozen}",
+            "small.yaml:2: finetuning.tasks.1: is a task of sentence vectors",
+            "",
+        ),
+        (
+            "name: small",
+            "name: small\nfinetuning: {tasks: [stsb_vectors], bilstm: {layers: 1}}",
+            "small.yaml:2: finetuning.tasks.0: is a task of sentence vectors",
+            "",
+        ),
+        (
+            "name: small",
             "name: small\nfinetuning: {tasks: [cola], max_windows: 4}",
             "small.yaml:2: finetuning.max_windows: changes nothing where long_texts is truncate (it is 4)",
             "long_texts: windows",
