@@ -5,13 +5,13 @@ that `bert status` and `bert audit` need not load it.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from model import comparison, contamination, finetuning, imported, pretraining, release, report, tasks
+from model import comparison, contamination, finetuning, imported, predicting, pretraining, release, report, tasks
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary, yamlmodel
 from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, Corpus
 from pipeline.errors import RecipeError
-from pipeline.recipe import RESERVED, Loaded, Recipe, load_recipes
+from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
 
@@ -28,6 +28,7 @@ STAGES: tuple[Stage, ...] = (
     release.STAGE,
     tasks.STAGE,
     finetuning.STAGE,
+    predicting.STAGE,
     contamination.STAGE,
     report.STAGE,
     comparison.STAGE,
@@ -70,6 +71,9 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
     data, tuned = {}, {}
     for task in recipe.finetuning.tasks:
         data[f"task_data_{task}"] = add(f"task_data_{task}", tasks.STAGE)
+    for task in recipe.finetuning.tasks:
+        if task in ANSWERED_BY:
+            continue
         tuned[f"finetuned_{task}"] = add(
             f"finetuned_{task}",
             finetuning.STAGE,
@@ -77,6 +81,11 @@ def nodes(recipe: Recipe) -> dict[str, Node]:
             pretrained=pretrained,
             wordpiece_vocab=words,
         )
+    for task in recipe.finetuning.tasks:
+        if task in ANSWERED_BY:
+            model = f"finetuned_{ANSWERED_BY[task]}"
+            read = {"task_data": f"task_data_{task}", "finetuned": model, "wordpiece_vocab": words}
+            tuned[f"finetuned_{task}"] = add(f"predicted_{task}", predicting.STAGE, **read)
     overlap = {"contamination": add("contamination", contamination.STAGE, **corpus, **data)} if corpus else {}
     add("benchmark_report", report.STAGE, pretrained=pretrained, **overlap, **tuned, **data)
     return made

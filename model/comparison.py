@@ -77,7 +77,7 @@ def table(inputs: Mapping[str, Path], config: Comparison) -> dict[str, Any]:
 
 
 def _cell(inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColumn) -> dict[str, Any]:
-    asked = {recipe: _value(inputs, recipe, column) for recipe in row.recipes}
+    asked = {recipe: _value(inputs, recipe, row, column) for recipe in row.recipes}
     not_run = [recipe for recipe, (there, _) in asked.items() if not there]
     values = {recipe: value for recipe, (_, value) in asked.items() if value is not None}
     if not row.recipes:
@@ -98,12 +98,14 @@ def _cell(inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColu
     }
 
 
-def _value(inputs: Mapping[str, Path], recipe: str, column: ComparisonColumn) -> tuple[bool, float | None]:
+def _value(
+    inputs: Mapping[str, Path], recipe: str, row: ComparisonRow, column: ComparisonColumn
+) -> tuple[bool, float | None]:
     """(whether the recipe has run it, its number or None where its model has none)."""
     folder = inputs.get(f"{recipe}/pretrained" if column.task is None else f"{recipe}/finetuned_{column.task}")
     if folder is None or (folder / NOT_RUN).exists():
         return False, None
-    value = _held_out(folder, column) if column.task is None else _score(folder, column)
+    value = _held_out(folder, column) if column.task is None else _score(folder, row, column)
     if value is None:
         return True, None
     return True, lines.short(100 * value if column.format == "points" else value)
@@ -121,10 +123,12 @@ def _held_out(folder: Path, column: ComparisonColumn) -> float | None:
     return value
 
 
-def _score(folder: Path, column: ComparisonColumn) -> float | None:
+def _score(folder: Path, row: ComparisonRow, column: ComparisonColumn) -> float | None:
     """Median of the seeds of a fine-tuning; None where the part's labels are not known."""
     _, _, part, name = column.metric.split(".")
-    summary = lines.read_json(folder / "scores.json")["summary"][part]
+    scores = lines.read_json(folder / "scores.json")
+    tried = _variant(scores, row, column) if row.settings else scores
+    summary = tried["summary"][part]
     if summary is None:
         return None
     if name not in summary:
@@ -134,6 +138,20 @@ def _score(folder: Path, column: ComparisonColumn) -> float | None:
         )
     value: float | None = summary[name]["median"]
     return value
+
+
+def _variant(scores: Mapping[str, Any], row: ComparisonRow, column: ComparisonColumn) -> Mapping[str, Any]:
+    """The one combination of the grid that has the row's settings. DataError where there is none, or more than one."""
+    tried: list[Mapping[str, Any]] = scores.get("variants", [])
+    found = [each for each in tried if row.settings.items() <= each["settings"].items()]
+    if len(found) != 1:
+        told = "; ".join(", ".join(f"{k} {v}" for k, v in each["settings"].items()) for each in tried[:20])
+        raise DataError(
+            f"row {row.label}: {len(found) or 'no'} combinations of the grid of task {column.task} have "
+            f"{', '.join(f'{k} {v}' for k, v in row.settings.items())}",
+            f"There are: {told or 'none'}.",
+        )
+    return found[0]
 
 
 # ── as text ──────────────────────────────────────────────────────────────────────────────────────────────────────────

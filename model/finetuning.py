@@ -37,6 +37,7 @@ STAGE = Stage(
         "model/finetuning_loop.py",
         "model/finetuning_job.py",
         "model/finetuning_run.py",
+        "model/answers.py",
         "model/finetuning_result.py",
         "model/tuning_batches.py",
         "model/classifier.py",

@@ -8,21 +8,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from model import checkpoint, lines
+from model.answers import answers_of
 from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier, Pooling
 from model.devices import Device
-from model.examples import Examples, Ints, epoch_batches, sorted_batches
+from model.examples import Examples, Ints, epoch_batches
 from model.features import Kept
 from model.finetuning_job import PRETRAINED, Job, Ranking, Run, State
 from model.heads import Head, Task
 from model.lines import Lines
-from model.long_texts import pooled
 from model.optimizer import AdamW, clip_gradients
 from model.schedule import learning_rate
 from model.tuning_batches import Batch, batch_of, kept_batch, tokens_of
@@ -37,7 +36,6 @@ LOG_EVERY, LOG_TIMES = 20, 20
 """most steps between two rows of metrics.jsonl; short runs have LOG_TIMES rows"""
 TIMING_SECONDS = 5.0
 SKIPPED_IN_A_ROW = 10
-SCORING_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -250,34 +248,28 @@ class Training:
         best = self.state.epochs[self.state.best_epoch - 1]["dev"][metric]
         return f"{metric} {best:.4g} on dev is not above {self.setup.floor:.4g}, that of a guess that reads nothing"
 
-    @torch.inference_mode()
     def _logits(self, part: str) -> Tensor | None:
         """float [outputs, classes] of a part, in its own order; None: asked to stop on the way.
 
-        Windows are computed one by one, so that a text of any length fits into memory. What is not finite is 0, and the run has diverged.
+        What is not finite is 0, and the run has diverged.
         """
-        self.model.eval()
-        windows = self.examples[part].windows
-        examples = self.examples[part].apart
-        logits = torch.full((examples.outputs, self.head.outputs(self.setup.task)), -math.inf)
-        for rows in sorted_batches(examples.lengths, SCORING_BATCH):
-            if self.setup.stop.asked:
-                return None
-            batch = self._batch(examples, part, rows)
-            with self.device.autocast(self.config.precision):
-                found = self.head.answers(self.model(batch).float()).cpu()
-            absent = torch.zeros_like(found, dtype=torch.bool)
-            if batch.read.compared is not None:
-                absent = (batch.read.compared.cpu() < 0)[:, : found.shape[1]]
-            broken = ~torch.isfinite(found) & ~absent
-            if broken.any():
-                found[broken] = 0.0
-                self.state.ended = self.state.ended or "the network's outputs are not finite"
-            numbers = torch.from_numpy(examples.outputs_of(rows))
-            # fewer columns where no example of the batch has all choices
-            logits[numbers, : found.shape[1]] = found
+        found = answers_of(
+            self.model,
+            self.examples[part],
+            lambda examples, rows: self._batch(examples, part, rows),
+            self.head,
+            self.setup.task,
+            self.device,
+            self.config.precision,
+            lambda: self.setup.stop.asked,
+        )
+        if found is None:
+            return None
+        logits, finite = found
+        if not finite:
+            self.state.ended = self.state.ended or "the network's outputs are not finite"
         self.measured, self.measured_tokens, self.measured_examples = time.monotonic(), 0, 0  # speed is of training
-        return logits if windows is None else pooled(logits, torch.from_numpy(np.diff(windows)))
+        return logits
 
     def scored_parts(self) -> dict[str, Tensor] | None:
         """`_logits` of every part but train, by the network as it is now; None: asked to stop on the way."""

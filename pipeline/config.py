@@ -927,6 +927,14 @@ class FinetuneConfig(Frozen):
         )
 
 
+class PredictConfig(Frozen):
+    """`predicted_T`: a task that is a test set only."""
+
+    task: Name
+    model: Name
+    """the task whose model answers it"""
+
+
 class ContaminationConfig(Frozen):
     """`contamination`: a test text is touched if it shares this many consecutive words with the corpus."""
 
@@ -984,6 +992,8 @@ class ComparisonRow(Frozen):
     label: Annotated[str, Field(min_length=1)]
     recipes: tuple[Name, ...] = ()
     """none: a row that was only published"""
+    settings: dict[str, float | str] = {}
+    """of the recipes' grids, the combination that has these; none: the one that is best on dev"""
     published: dict[Name, float] = {}
     """column → number as the column shows it, so in points where it does"""
 

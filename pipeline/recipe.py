@@ -41,6 +41,7 @@ from pipeline.config import (
     OwnTextConfig,
     PathFrom,
     Phase,
+    PredictConfig,
     PretrainConfig,
     Pretraining,
     ReleaseConfig,
@@ -80,6 +81,8 @@ BUILT_IN_TASKS: Mapping[str, TaskKind] = {
     "stsb_vectors": "sentence_similarity",
 }
 """Tasks that model/known_tasks.py knows by name, and their kinds."""
+ANSWERED_BY: Mapping[str, str] = {"ax": "mnli"}
+"""Tasks that are a test set only → the task whose model answers them."""
 RESERVED = "comparisons"
 _OWN = ("name", "description", "extends")  # never inherited
 _EXTENDS = frozenset({"extends"})  # a key that merging has used up
@@ -163,7 +166,11 @@ class Recipe(Frozen):
                 ),
             )
         for task in self.finetuning.tasks:
-            yield f"finetuned_{task}", self._finetune(task)
+            if task not in ANSWERED_BY:
+                yield f"finetuned_{task}", self._finetune(task)
+        for task in self.finetuning.tasks:
+            if task in ANSWERED_BY:
+                yield f"predicted_{task}", PredictConfig(task=task, model=ANSWERED_BY[task])
         if self.corpus:
             yield "contamination", ContaminationConfig()
         yield (
@@ -668,6 +675,15 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
             hint = f"Did you mean {close[0]}? " if close else ""
             todo = f"{hint}Define it under finetuning.define, or name one of {', '.join(known)}."
             yield ("finetuning", "tasks", index), "is no task", task, todo
+        model = ANSWERED_BY.get(task, task)
+        if model not in finetuning.tasks:
+            todo = f"List {model} too, or leave {task} out."
+            yield (
+                ("finetuning", "tasks", index),
+                f"is answered by the model of {model}, which is not listed",
+                task,
+                todo,
+            )
     for task in finetuning.define:
         if task in BUILT_IN_TASKS:
             yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."

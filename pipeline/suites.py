@@ -610,6 +610,14 @@ SUITES: Mapping[str, Suite] = {
             ),
         )
     ),
+    "predicted": Suite(
+        (
+            _PRESENT,
+            _none("answers_complete", "An answer to every example.", "unanswered"),
+            _none("scores_finite", "Every score is a finite number.", "infinite_scores"),
+            _floor("predictions_vary", "At least two different answers.", "distinct_predictions", 2, "warning"),
+        )
+    ),
     "contamination": Suite(
         (
             _floor("has_documents", "Training documents were looked through.", "documents"),

@@ -33,6 +33,7 @@ MEASURES: Mapping[str, Measure] = {
     "release": training.release,
     "task_data": tasks.task_data,
     "finetuned": tasks.finetuned,
+    "predicted": tasks.predicted,
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
     "comparison": tasks.comparison,

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.config import Comparison, ContaminationConfig, FinetuneConfig, ReportConfig, TaskDataConfig
+from pipeline.config import Comparison, ContaminationConfig, FinetuneConfig, PredictConfig, ReportConfig, TaskDataConfig
 from pipeline.profiles import task_tables
 from pipeline.profiles.training import infinite_numbers, infinite_weights, read_json
 from pipeline.suites import DOES_NOT_APPLY
@@ -93,6 +93,19 @@ def finetuned(folder: Path, config: FinetuneConfig, statistics: Mapping[str, Any
         "dev_score": dev,
         "majority_score": majority,
         "dev_gain": dev - majority,
+    }
+
+
+def predicted(folder: Path, config: PredictConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`predicted_T` with data; without, the folder holds not_run.json and is not measured."""
+    scores = read_json(folder / "scores.json")
+    file = folder / "predictions" / f"test-seed-{scores['published_seed']}.parquet"
+    answers = pl.read_parquet(file, columns=["prediction"])["prediction"] if file.exists() else pl.Series([])
+    return {
+        "data_present": 1,
+        "unanswered": scores["sizes"]["test"] - len(answers) + answers.null_count(),
+        "infinite_scores": infinite_numbers(scores),
+        "distinct_predictions": answers.n_unique(),
     }
 
 

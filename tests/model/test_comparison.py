@@ -170,6 +170,30 @@ def test_a_loss_beyond_all_numbers_is_still_a_perplexity(tmp_path: Path) -> None
     assert math.isfinite(cell["median"])
 
 
+def test_a_row_of_one_combination_of_a_grid(tmp_path: Path) -> None:
+    folder = finetuned(tmp_path / "in", 0.9)
+    scores = json.loads((folder / "scores.json").read_text())
+
+    def tried(accuracy: float, **settings: Any) -> dict[str, Any]:
+        return {"settings": settings, "summary": {"dev": {"accuracy": {"median": accuracy}}, "test": None}}
+
+    variants = [tried(0.7, layers="last", epochs=2), tried(0.9, layers="embeddings", epochs=2)]
+    (folder / "scores.json").write_text(json.dumps({**scores, "variants": variants}))
+    columns = ({"name": "ner", "title": "NER", "metric": "tasks.mnli.dev.accuracy", "format": "points"},)
+
+    def cells(**settings: Any) -> Any:
+        rows = ({"label": "one", "recipes": ("a",), "settings": settings},)
+        return comparison.table({"a/finetuned_mnli": folder}, config_of(columns=columns, rows=rows))["rows"][0]["cells"]
+
+    assert [cells(layers=layers)["ner"]["median"] for layers in ("last", "embeddings")] == [70.0, 90.0]
+    assert cells()["ner"]["median"] == 90.0
+    with pytest.raises(DataError, match="row one: no combinations of the grid of task mnli have layers first") as error:
+        cells(layers="first")
+    assert "There are: layers last, epochs 2; layers embeddings, epochs 2." in error.value.todo
+    with pytest.raises(DataError, match="row one: 2 combinations"):
+        cells(epochs=2)
+
+
 def test_a_metric_that_the_task_lacks_and_a_broken_file_are_named(inputs: dict[str, Path]) -> None:
     columns = ({"name": "mnli", "title": "MNLI", "metric": "tasks.mnli.dev.f1"},)
     with pytest.raises(DataError, match="the task mnli has no metric f1") as error:

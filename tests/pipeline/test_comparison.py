@@ -133,8 +133,21 @@ def test_the_shipped_comparisons_hold_the_papers_numbers() -> None:
             (3.54, 85.7, 86.9, 93.3),
             (3.23, 86.6, 87.8, 93.7),
         ],
+        "paper_table_7": [
+            *((95.7, 92.2), (92.6,), (93.1,), (96.6, 92.8), (96.4, 92.4)),
+            *((91.0,), (95.6,), (94.9,), (95.9,), (96.1,), (95.5,)),
+        ],
         "paper_table_8": [(84.2, 95.4), (84.3, 94.9), (84.1, 95.2), (84.4, 95.2), (83.7, 94.8), (83.6, 94.9)],
     }
+
+
+def test_the_rows_of_table_7_are_the_grid_of_its_recipe() -> None:
+    recipes = load_recipes()
+    rows = load_comparisons(ROOT / "recipes", recipes).found["paper_table_7"].rows
+    tried = [row.settings["layers"] for row in rows if row.settings]
+    config = recipes.get("base_features").config_for("finetuned_conll2003")
+    assert tried == [variant.layers for variant in config.variants]  # type: ignore[attr-defined]
+    assert {variant.learning_rate for variant in config.variants} == {1e-3}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("row", range(6))

@@ -30,6 +30,7 @@ from pipeline.config import (
     Frozen,
     ImportedConfig,
     OwnTextConfig,
+    PredictConfig,
     PretrainConfig,
     ReleaseConfig,
     ReportConfig,
@@ -320,6 +321,15 @@ def good_finetuned(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return FinetuneConfig(task="mine", seeds=2), {}
 
 
+def good_predicted(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    (folder / "predictions").mkdir()
+    rows = [{"example_id": str(i), "label": None, "prediction": ("no", "yes")[i % 2]} for i in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "predictions" / "test-seed-42.parquet")
+    scores = {"metric": "matthews", "sizes": {"test": 4}, "summary": {"test": {"matthews": {"median": 0.25}}}}
+    (folder / "scores.json").write_text(json.dumps({**scores, "published_seed": 42}))
+    return PredictConfig(task="ax", model="mnli"), {}
+
+
 def good_contamination(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     mine = {"part": "test", "texts": 50, "measurable": 40, "touched": 2, "share": 0.05}
     absent = {"part": None, "texts": 0, "measurable": 0, "touched": 0, "share": None}
@@ -365,6 +375,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "release": good_release,
     "task_data": good_task,
     "finetuned": good_finetuned,
+    "predicted": good_predicted,
     "contamination": good_contamination,
     "benchmark_report": good_report,
     "comparison": good_comparison,
@@ -698,6 +709,12 @@ POISON: dict[str, dict[str, Poison]] = {
         "weights_finite": weights(float("nan")),
         "beats_majority": replaced("scores.json", "0.5", "0.85"),
         "predictions_vary": every("predictions/dev-seed-43.parquet", prediction="yes"),
+    },
+    "predicted": {
+        "data_present": written("not_run.json", "{}"),
+        "answers_complete": removed("predictions/test-seed-42.parquet"),
+        "scores_finite": replaced("scores.json", "0.25", "NaN"),
+        "predictions_vary": every("predictions/test-seed-42.parquet", prediction="yes"),
     },
     "contamination": {
         "has_documents": replaced("contamination.json", '"documents": 9', '"documents": 0'),
