@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from model import checkpoint
+from model.answers import SCORING_BATCH
 from model.child import Stop
 from model.classifier import Classifier
 from model.examples import read_examples, read_scored
 from model.finetuning_loop import train
-from model.finetuning_run import SCORING_BATCH
 from model.task_kinds import SCHEMAS
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
