@@ -139,7 +139,7 @@ def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architect
     if job.config.max_length > architecture.max_positions:
         raise DataError(
             f"max_length {job.config.max_length} is above the {architecture.max_positions} positions of the model",
-            "Lower finetuning.max_length.",
+            f"Lower finetuning.max_length, or that of overrides: {{{job.config.task}: …}}.",
         )
     if architecture.attention == "causal" and pooling == "cls":
         raise DataError(

@@ -107,4 +107,6 @@ def drawn_windows(starts: Ints, examples: Ints, most: int, seed: int, epoch: int
 
 def pooled(logits: Tensor, sizes: Tensor) -> Tensor:
     """The mean of the logits of each text's windows: float [R, C], int64 [n], rows of each → float [n, C]."""
+    if not len(sizes):  # a part without texts, which segment_reduce does not know
+        return logits
     return torch.segment_reduce(logits, "mean", lengths=sizes, axis=0)

@@ -45,8 +45,12 @@ def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> 
     found = []
     reading_cls = [task["title"] for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
     if reading_cls and encoder.get("sentence_task") == "none":
+        # A checkpoint of somebody else's may have had a sentence task, and left its head out.
+        outside = encoder.get("held_out") is None
+        trained = "may never have been trained" if outside else "was never trained"
+        head = "brings no head of a sentence task" if outside else "had no sentence task"
         found.append(
-            f"[CLS] was never trained before fine-tuning: this encoder had no sentence task, and {', '.join(reading_cls)} "
+            f"[CLS] {trained} before fine-tuning: this encoder {head}, and {', '.join(reading_cls)} "
             "read nothing but [CLS] (pooling: cls). What is above it begins from nothing, which costs most where there are few "
             "examples; pooling: mean reads all tokens."
         )

@@ -161,6 +161,8 @@ class _Place:
             value = math.nan
         if not math.isfinite(value):
             raise self.wrong(f"{column} is {label!r}, which is no number")
+        if abs(value) > LARGEST_SCORE:
+            raise self.wrong(f"{column} is {label!r}; training can't tell scores above {LARGEST_SCORE:g} apart")
         return value
 
     def tag(self, value: Any, form: TaskForm) -> str:
@@ -181,7 +183,11 @@ class _Place:
             return [(self.checked(value, form.answers), self.start(start))]
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             starts = value.get("answer_start") or [None] * len(value["text"])
-            value = [{"text": t, "start": s} for t, s in zip(value["text"], starts, strict=False)]
+            if not isinstance(starts, list) or len(starts) != len(value["text"]):
+                raise self.wrong(
+                    f"{form.answers} has {len(value['text'])} texts, but not as many places: {value!r}"[:300]
+                )
+            value = [{"text": t, "start": s} for t, s in zip(value["text"], starts, strict=True)]
         if not isinstance(value, list) or not all(isinstance(each, dict) and "text" in each for each in value):
             raise self.wrong(f"{form.answers} holds no answers: {value!r}"[:300])
         return [
@@ -201,6 +207,8 @@ class _Place:
 
 # ── one kind each ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+LARGEST_SCORE = 1e6
+"""its square, and sums of squares, keep their digits in fp32"""
 Made = Example | str
 """An example, or why the record is none."""
 

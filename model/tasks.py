@@ -73,10 +73,23 @@ def prepare_task(inputs: Mapping[str, Path], config: TaskDataConfig, out: Path) 
         SourceError: a download that fails.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        read = _own(config, out, Path(scratch)) if config.define else _known(config, out, Path(scratch))
-        if isinstance(read, _Absent):
-            return _not_run(config, out, read)
-        return _write(config.task, read, out)
+        try:
+            read = _own(config, out, Path(scratch)) if config.define else _known(config, out, Path(scratch))
+            if isinstance(read, _Absent):
+                return _not_run(config, out, read)
+            return _write(config.task, read, out)
+        except DataError as error:
+            raise DataError(_as_named(error.what, config, Path(scratch)), error.todo) from error
+
+
+def _as_named(what: str, config: TaskDataConfig, scratch: Path) -> str:
+    """A message with the files as the recipe names them, not as they lie where they are read."""
+    if config.define:
+        for part in PARTS:
+            origin = getattr(config.define.files, part)
+            if isinstance(origin, PathFrom):
+                what = what.replace(str(scratch / part / Path(origin.path).name), origin.path)
+    return what.replace(f"{scratch}/", "")
 
 
 @dataclass(frozen=True)
@@ -279,7 +292,7 @@ def _named_tags(form: TaskForm, parts: Parts, counted: Counted) -> TaskForm:
     return form.model_copy(update={"labels": labels})
 
 
-def _labels(task: str, form: TaskForm, parts: Parts) -> tuple[str, ...]:
+def _labels(task: str, form: TaskForm, parts: Parts, counted: Counted) -> tuple[str, ...]:
     """The labels as they stand in the files: those declared, else those of train by name; none where there are no classes.
 
     Raises DataError for fewer than two, and where an example has another one.
@@ -290,8 +303,8 @@ def _labels(task: str, form: TaskForm, parts: Parts) -> tuple[str, ...]:
     if len(labels) < 2:
         raise DataError(
             f"the training part of task {task} has {len(parts['train'])} examples and the labels {list(labels)}; "
-            "a classifier needs two labels at least",
-            "Check the column that `label` names, and dev_share and test_share.",
+            f"a classifier needs two labels at least{_what_went(counted)}",
+            "Check the column that `label` names, `labels`, and whether dev or test hold the same texts as train.",
         )
     known = set(labels)
     for part, examples in parts.items():
@@ -305,6 +318,13 @@ def _labels(task: str, form: TaskForm, parts: Parts) -> tuple[str, ...]:
                         "Correct the label, or add training examples of it.",
                     )
     return labels
+
+
+def _what_went(counted: Counted) -> str:
+    """What was read and dropped, where there is nothing left to tell it."""
+    read = ", ".join(f"{part} {count:,}" for part, count in counted.read.items())
+    dropped = ", ".join(f"{why} {count:,}" for why, count in sorted(counted.dropped.items()))
+    return f" (read: {read or 'nothing'}; dropped: {dropped or 'nothing'})"
 
 
 def _each(example: Example) -> Sequence[str]:
@@ -323,7 +343,7 @@ def _used(examples: list[Example]) -> Counter[str]:
 
 def _write(task: str, read: _Read, out: Path) -> dict[str, Any]:
     form, parts, counted = read.form, read.parts, read.counted
-    labels = _labels(task, form, parts)
+    labels = _labels(task, form, parts, counted)
     if "f1" in read.metrics and form.kind in CLASSES and len(labels) != 2:
         raise DataError(f"task {task} has {len(labels)} labels; F1 is of two", "Write metric: macro_f1.")
     numbers = {label: number for number, label in enumerate(labels)}

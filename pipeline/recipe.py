@@ -240,7 +240,7 @@ class Recipe(Frozen):
         return ImportedConfig(
             **_model_of(checkpoint.from_),
             mode="finetune",
-            longest=max(_task_lengths(self.finetuning).values(), default=0),
+            longest=0,  # a task that is too long says so itself, and the others go on
             lowercase=checkpoint.lowercase,
             strip_accents=checkpoint.strip_accents,
         )
@@ -675,6 +675,11 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
             hint = f"Did you mean {close[0]}? " if close else ""
             todo = f"{hint}Define it under finetuning.define, or name one of {', '.join(known)}."
             yield ("finetuning", "tasks", index), "is no task", task, todo
+        own = finetuning.overrides.get(task, FinetuningOverride())
+        for name in Grid.model_fields if own.grid else ():
+            if getattr(own, name) is not None and getattr(own.grid, name):
+                at: KeyPath = ("finetuning", "overrides", task, name)
+                yield at, "stands in the grid beside it too", getattr(own, name), "Keep one of the two."
         model = ANSWERED_BY.get(task, task)
         if model not in finetuning.tasks:
             todo = f"List {model} too, or leave {task} out."

@@ -250,6 +250,13 @@ def test_a_vocabulary_of_another_model_is_named(made: dict[str, Path], tmp_path:
         train(run_folder({**made, "pretrained": other}, tmp_path, CONFIG), Stop())
 
 
+def test_texts_longer_than_the_model_are_named_with_their_task(made: dict[str, Path], tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_length": 64})
+    with pytest.raises(DataError, match="max_length 64 is above the 32 positions of the model") as error:
+        train(run_folder(made, tmp_path, config), Stop())
+    assert "{places: …}" in error.value.todo
+
+
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -78,6 +78,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+def test_a_task_without_a_test_part(made: dict[str, Path], tmp_path: Path) -> None:
+    data = write_task(tmp_path / "data")
+    pq.write_table(pa.Table.from_pylist([], schema=SCHEMAS["classification"]), data / "test.parquet")
+    short = CONFIG.model_copy(update={"seeds": 1, "epochs": 1})
+    _, out = run_undisturbed({**made, "task_data": data}, tmp_path, short)
+    assert json.loads((out / "scores.json").read_text())["summary"]["test"] is None
+    assert pq.read_metadata(out / "predictions" / "test-seed-42.parquet").num_rows == 0
+
+
 @contextmanager
 def rows_computed() -> Iterator[dict[bool, list[int]]]:
     """How many rows a classifier gets at once: in training (True), in scoring (False)."""

@@ -154,3 +154,7 @@ def test_a_window_that_knows_outweighs_those_that_do_not() -> None:
     product = logits.softmax(1).prod(0) ** (1 / 5)
     assert torch.allclose(found, product / product.sum())
     assert found.argmax() == 1 and found[1] > 0.78
+
+
+def test_a_part_without_texts_has_no_logits() -> None:
+    assert pooled(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)).shape == (0, 3)

@@ -243,3 +243,19 @@ def test_a_test_part_without_answers(tmp_path: Path) -> None:
     text = file(tmp_path, "a.csv", "question,context,answers,at\nWho?,Ada met Bo and Bo.,Bo,15\n")
     ((_, values, _),), _ = read(text, kind="span", answer_start="at")
     assert values["answers"] == [{"text": "Bo", "start": 15}]
+
+
+def test_answers_and_places_of_unequal_number_are_refused(tmp_path: Path) -> None:
+    row = {
+        "question": "Who?",
+        "context": "the house of a cat",
+        "answers": {"text": ["house", "cat"], "answer_start": [4]},
+    }
+    with pytest.raises(DataError, match="answers has 2 texts, but not as many places"):
+        read(jsonl(tmp_path, row), kind="span")
+
+
+@pytest.mark.parametrize("score", ["3e300", "-2e6"])
+def test_a_score_that_training_can_not_hold_is_refused(tmp_path: Path, score: str) -> None:
+    with pytest.raises(DataError, match="training can't tell scores above 1e\\+06 apart"):
+        read(jsonl(tmp_path, {"text": "a b", "label": float(score)}), kind="regression")

@@ -144,8 +144,9 @@ def test_labels_that_can_not_be_learnt(
 
 def test_a_wrong_column_and_a_folder_of_two_files_are_named(tmp_path: Path) -> None:
     origin = table(tmp_path / "train.csv", [("a", "x")])
-    with pytest.raises(DataError, match="no column 'topic'; it has 'text', 'label'"):
+    with pytest.raises(DataError, match="no column 'topic'; it has 'text', 'label'") as error:
         prepare(tmp_path, Task(files=TaskFiles(train=origin), label="topic"))
+    assert error.value.what.startswith(f"{tmp_path}/train.csv "), "the file that the recipe names"
     table(tmp_path / "second.csv", [])
     (tmp_path / "out").rmdir()
     with pytest.raises(DataError, match=r"files\.train .* 2 files \(second\.csv, train\.csv\)"):

@@ -812,7 +812,7 @@ def test_a_recipe_with_a_checkpoint_only_fine_tunes(tmp_path: Path) -> None:
         *("finetuned_cola", "finetuned_rte", "benchmark_report"),
     )
     folder = {"folder": {"path": str(tmp_path / "model")}}
-    wanted = {**folder, "mode": "finetune", "longest": 64}
+    wanted = {**folder, "mode": "finetune", "longest": 0}
     assert recipe.config_for("imported_checkpoint").asked() == wanted
     assert recipe.config_for("wordpiece_vocab").asked() == {"imported": True}
     cased = tuned(tmp_path, checkpoint="{from: ./model, lowercase: false}")
