@@ -73,8 +73,8 @@ def explains_database(home: Path) -> Iterator[None]:
 
 
 def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:
-    """End runs whose process is dead (Dagster's launcher leaves them STARTED for ever) and free their pool slots, for
-    which runs of every recipe wait.
+    """End runs whose process is dead (Dagster's launcher leaves them STARTED for ever) and free the pool slots, for which
+    runs of every recipe wait, of all runs that are finished: a step that breaks off before it says so keeps its slot.
 
     Returns the run ids. A run that belongs to another host, or whose process is not known, is left alone.
     """
@@ -83,6 +83,9 @@ def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:
         process = process_of(run)
         if process is not None and process.surely_dead():
             opened.report_run_failed(run, f"Its process {process} is dead; ended by bertworks.")
-            opened.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             ended.append(run.run_id)
+    for run_id in opened.event_log_storage.get_concurrency_run_ids():
+        holder = opened.get_run_by_id(run_id)
+        if holder is None or holder.is_finished:
+            opened.event_log_storage.free_concurrency_slots_for_run(run_id)
     return ended

@@ -6,6 +6,7 @@ them, and turns Ctrl-C into a clean cancel of the run and everything under it.
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -220,8 +221,12 @@ def _follow(
         how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with code {code}"
         say("\n    ".join([f"✗ the run's process {how}", *(_tail(printed) if code > 0 else [])]))
         opened.report_run_failed(run, f"Its process {how}.")
-        opened.event_log_storage.free_concurrency_slots_for_run(run_id)
         run = opened.get_run_by_id(run_id)
+    elif (
+        run is not None and run.status == dg.DagsterRunStatus.FAILURE and not any(line.startswith("✗") for line in said)
+    ):
+        say(f"✗ {_untold(opened, run_id)}")
+    opened.event_log_storage.free_concurrency_slots_for_run(run_id)  # of a step that broke off before it said so
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         say("canceled; what was finished stays, and training goes on from its last checkpoint next time")
     return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
@@ -254,6 +259,19 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"
     return None
+
+
+def _untold(opened: dg.DagsterInstance, run_id: str) -> str:
+    """Why a run failed of which no step has told anything: its own last words."""
+    told = [entry.dagster_event for entry in opened.all_logs(run_id) if entry.dagster_event is not None]
+    causes = [
+        event.engine_event_data.error for event in told if event.is_engine_event and event.engine_event_data.error
+    ]
+    causes += [event.job_failure_data.error for event in told if event.is_job_failure and event.job_failure_data.error]
+    words = str((causes[-1].cause or causes[-1]).message).strip() if causes else "Dagster does not say why"
+    # Dagster puts the child's error, with its stack, into the parent's message.
+    last = re.split(r"In process \d+: ", words)[-1].splitlines()[0].removeprefix("dagster._core.errors.")
+    return f"a step broke off before it began: {last}\n    Was the recipe edited meanwhile? Run it again."
 
 
 def _lost(error: Any) -> str:
