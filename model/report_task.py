@@ -14,6 +14,7 @@ from model.glue_average import Measured
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
 from model.report_examples import worst
+from model.task_records import MALFORMED
 from model.tasks import NOT_RUN
 from pipeline.errors import DataError
 
@@ -67,6 +68,8 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
     scores, data = lines.read_json(folder / "scores.json"), inputs.get(f"task_data_{task}")
     metric, kind = scores["metric"], scores["kind"]
     rows, predicted, measured = [], {}, {}
+    told = data / "task.json" if data else None
+    unofficial = not_official(lines.read_json(told)) if told and told.exists() else {}
     for part in PARTS:
         if (summary := scores["summary"].get(part)) is None:
             continue
@@ -74,7 +77,9 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         seeds = [run["seed"] for run in runs]
         predicted[part] = read_predicted(folder, part, seeds, kind, scores["labels"], data)
         drawn = resampled(predicted[part], list(summary))
-        rows.append(_row(scores, part, runs, drawn, predicted[part].unit))
+        rows.append(_row(scores, part, runs, drawn, predicted[part].unit) | {"not_official": unofficial.get(part, "")})
+        if part in unofficial:
+            continue
         measured[part] = Measured(
             {name: values["ours"] for name, values in rows[-1]["metrics"].items()},
             {name: found.values for name, found in drawn.items()},
@@ -156,9 +161,25 @@ def points(value: float | None) -> float | None:
     return None if value is None else round(100 * value, 2)
 
 
+def not_official(told: Mapping[str, Any]) -> dict[str, str]:
+    """Of a public task, the parts that are not those that were published, with what they are. told: task.json."""
+    official = told.get("official_counts") or {}
+    found = {}
+    for part, count in told["counts"].items() if official else ():
+        gone = (
+            n for why, n in told["dropped"].items() if why.startswith(f"{part}: ") and why != f"{part}: {MALFORMED}"
+        )
+        read = count + sum(gone)
+        if count and read != official.get(part):
+            of = f"officially {official[part]:,}" if part in official else "split off from train"
+            found[part] = f"{read:,} examples, {of}"
+    return found
+
+
 def _beside(published: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A published score with ours and the difference; None where we have none of this part and metric."""
-    same = [row["metrics"].get(published["metric"]) for row in rows if row["part"] == published["split"]]
+    """A published score with ours and the difference; None where we have none of this part, as it is published, and metric."""
+    comparable = [row for row in rows if row["part"] == published["split"] and not row["not_official"]]
+    same = [row["metrics"].get(published["metric"]) for row in comparable]
     ours = same[0]["ours"] if same and same[0] else None
     difference = None if ours is None else round(ours - published["points"], 2)
     return {**published, "ours": ours, "difference": difference}

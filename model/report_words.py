@@ -55,6 +55,12 @@ def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> 
             "examples; pooling: mean reads all tokens."
         )
     for task in tasks:
+        for row in task["rows"] if task["ran"] else ():
+            if row["not_official"]:
+                found.append(
+                    f"{task['title']}: {PARTS_IN_WORDS.get(row['part'], row['part'])} is not the official one "
+                    f"({row['not_official']}). No published score is its peer, and it counts in no average."
+                )
         if task["ran"] and task["diverged"]:
             named = "; ".join(f"seed {run['seed']}: {run['why']}" for run in task["diverged"])
             found.append(f"{task['title']}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named}).")

@@ -108,9 +108,10 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
     """File name → text, a file for each task that is on the Hub and has scores: its first part and metric."""
     files = {}
     for entry in entries:
-        if entry["task"] not in HUB or not entry["rows"]:
+        rows = [row for row in entry["rows"] if not row.get("not_official")]
+        if entry["task"] not in HUB or not rows:
             continue
-        hub, row = HUB[entry["task"]], entry["rows"][0]
+        hub, row = HUB[entry["task"]], rows[0]
         named = f"; release {source.release}" if source.release else ""
         notes = f"{entry['title']}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
@@ -157,7 +158,7 @@ def _index(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     results = [
         {
             "task": {"type": _pipeline(entry["kind"]), "name": entry["title"]},
-            "dataset": _dataset(entry, row["part"]),
+            "dataset": _dataset(entry, row),
             "metrics": [
                 {
                     "type": "f1" if metric in _F1 else _METRICS.get(metric, metric),
@@ -173,10 +174,11 @@ def _index(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"model-index": [{"name": name, "results": results}]} if results else {}
 
 
-def _dataset(entry: Mapping[str, Any], part: str) -> dict[str, str]:
-    hub = HUB.get(entry["task"])
-    if hub is None:
-        return {"type": entry["task"], "name": entry["title"], "split": part}
+def _dataset(entry: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, str]:
+    hub, part, other = HUB.get(entry["task"]), row["part"], row.get("not_official")
+    if hub is None or other:
+        name = f"{entry['title']} ({other})" if other else entry["title"]
+        return {"type": entry["task"], "name": name, "split": part}
     return {"type": hub.dataset, "name": entry["title"], "config": hub.config, "split": _split(entry["task"], part)}
 
 
@@ -208,7 +210,7 @@ def _named(source: Source) -> str:
 def _section(entries: Sequence[Mapping[str, Any]], source: Source) -> str:
     """The scores as a table."""
     rows = [
-        f"| {escape_markdown(entry['title'])} | {_part(row['part'])} | {row['examples']:,} | {escape_markdown(score['title'])} | "
+        f"| {escape_markdown(entry['title'])} | {_part(row['part'])}{_other(row)} | {row['examples']:,} | {escape_markdown(score['title'])} | "
         f"{score['ours']:.1f} | {_dashed(score)} | {score['highest']:.1f} | {len(score['seeds'])} |"
         for entry in entries
         for row in entry["rows"]
@@ -226,7 +228,22 @@ interval (percentile bootstrap over the examples), and the best seed. Epochs and
 |---|---|---:|---|---:|---|---:|---:|
 {table}
 
-"""
+{_diverged(entries)}"""
+
+
+def _other(row: Mapping[str, Any]) -> str:
+    return f", not the official one: {row['not_official']}" if row.get("not_official") else ""
+
+
+def _diverged(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Which seeds diverged, in a sentence each; they count in the median."""
+    told = []
+    for entry in entries:
+        if entry.get("diverged"):
+            seeds = "; ".join(f"seed {run['seed']}: {run['why']}" for run in entry["diverged"])
+            count = f"{len(entry['diverged'])} of {len(entry['seeds'])} seeds diverged"
+            told.append(f"{escape_markdown(entry['title'])}: {count} ({escape_markdown(seeds)}).\n\n")
+    return "".join(told)
 
 
 def _dashed(score: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import metrics, report
-from model.report_task import verdict
+from model import metrics, report, report_words, results_card
+from model.report_task import not_official, task_result, verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
 from tests.model import made_up
@@ -221,6 +221,7 @@ def test_numbers(demo: Path) -> None:
         "tfidf": 96.8,
         "majority": 50.0,
         "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
+        "not_official": "",
     }
     assert [row["part"] for row in r8["rows"]] == ["test", "dev"]
     assert [row["part"] for row in sst2["rows"]] == ["dev"]  # its test labels are not known
@@ -516,7 +517,7 @@ def test_a_grid_and_what_diverged_are_shown(kinds: Path) -> None:
 
 def test_a_class_token_that_was_never_trained_is_warned_of(kinds: Path, demo: Path, tmp_path: Path) -> None:
     warnings = json.loads((kinds / "report.json").read_text())["warnings"]
-    assert sum("[CLS] was never trained before fine-tuning" in warning for warning in warnings) == 1
+    assert sum("[CLS] may never have been trained before fine-tuning" in warning for warning in warnings) == 1
     assert json.loads((demo / "report.json").read_text())["warnings"] == []  # pooling: mean
 
 
@@ -584,3 +585,39 @@ def test_the_loss_is_that_of_the_chosen_combination(tmp_path: Path) -> None:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     curves = report._loss_curves(folder)
     assert curves == {"pretrained": [(10, pytest.approx(2.1))], "untrained": [(10, pytest.approx(1.1))]}
+
+
+def test_a_sub_sample_of_a_public_task_is_compared_with_nothing(tmp_path: Path) -> None:
+    """SST-2's dev has 872 examples officially; a part that was split off from train is none of it either."""
+    told = {"official_counts": {"train": 67349, "dev": 872}, "counts": {"train": 4920, "dev": 560, "test": 2000}}
+    dropped = {"dev: empty text": 2, "dev: malformed record": 9}
+    assert not_official({**told, "dropped": dropped}) == {
+        "train": "4,920 examples, officially 67,349",
+        "dev": "562 examples, officially 872",
+        "test": "2,000 examples, split off from train",
+    }
+    exact = {"official_counts": {"train": 4920, "dev": 562}, "counts": {"train": 4920, "dev": 560, "test": 0}}
+    assert not_official({**exact, "dropped": dropped}) == {}
+    assert not_official({"counts": {"dev": 9}, "dropped": {}}) == {}, "a task of one's own"
+    folder = finetuned(tmp_path / "finetuned_sst2", "SST-2", ours=[0.9], untrained=None, tfidf=None, test_labels=False)
+    data = tmp_path / "task_data_sst2"
+    data.mkdir()
+    (data / "task.json").write_text(json.dumps({**told, "dropped": {}}))
+    ids = pq.read_table(folder / "predictions" / "dev-seed-42.parquet")["example_id"]
+    texts = pa.array(["a text"] * len(ids))
+    pq.write_table(
+        pa.table({"example_id": ids, "text_a": texts, "text_b": pa.nulls(len(ids), pa.string())}), data / "dev.parquet"
+    )
+    result = task_result("sst2", {"finetuned_sst2": folder, "task_data_sst2": data}, {})
+    assert result.measured == {}, "so it counts in no average"
+    assert all(row["difference"] is None for row in result.entry["published"])
+    assert any(row["split"] == "dev" for row in result.entry["published"])
+    (warning,) = report_words.warnings([result.entry], {})
+    assert "dev is not the official one (560 examples, officially 872). No published score is its peer" in warning
+    source = results_card.Source(recipe="mine", release="", date="")
+    assert results_card.eval_results([result.entry], source) == {}
+    card = results_card.of_finetuned(result.entry, source, "")
+    assert "dev, not the official one: 560 examples, officially 872" in card
+    assert "nyu-mll/glue" not in card
+    diverged = {**result.entry, "diverged": [{"seed": 42, "why": "not finite"}]}
+    assert "SST-2: 1 of 1 seeds diverged (seed 42: not finite)." in results_card.of_finetuned(diverged, source, "")
