@@ -113,8 +113,8 @@ def _average(
         above += (weight * (high - mean)) ** 2
     # Parts are independent test sets, so squared distances to the ends of their intervals add up (Zou and Donner 2008).
     return {
-        "points": round(points, 2),
-        "low": round(points - math.sqrt(below), 2) if drawn else None,
-        "high": round(points + math.sqrt(above), 2) if drawn else None,
+        "points": round(points, 4),
+        "low": round(points - math.sqrt(below), 4) if drawn else None,
+        "high": round(points + math.sqrt(above), 4) if drawn else None,
         "missing": [],
     }

@@ -157,8 +157,8 @@ def _row(
 
 
 def points(value: float | None) -> float | None:
-    """Of 100, two decimals."""
-    return None if value is None else round(100 * value, 2)
+    """Of 100, four decimals: what is shown is rounded once."""
+    return None if value is None else round(100 * value, 4)
 
 
 def not_official(told: Mapping[str, Any]) -> dict[str, str]:
@@ -181,7 +181,7 @@ def _beside(published: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
     comparable = [row for row in rows if row["part"] == published["split"] and not row["not_official"]]
     same = [row["metrics"].get(published["metric"]) for row in comparable]
     ours = same[0]["ours"] if same and same[0] else None
-    difference = None if ours is None else round(ours - published["points"], 2)
+    difference = None if ours is None else round(ours - published["points"], 4)
     return {**published, "ours": ours, "difference": difference}
 
 
@@ -203,7 +203,7 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
             chance = 0.0 if row["low"] is None else math.sqrt(2) * (row["high"] - row["low"]) / 2
             bound = max(seeds, chance)
         difference = row["ours"] - other
-        return ("same" if abs(difference) <= bound else "helped" if difference > 0 else "hurt"), round(bound, 2)
+        return ("same" if abs(difference) <= bound else "helped" if difference > 0 else "hurt"), round(bound, 4)
 
     untrained, noise = compare(row["untrained"])
     tfidf, _ = compare(row["tfidf"])
