@@ -9,6 +9,7 @@ import pytest
 
 from model.scoring.column_files import read_tagged
 from tests.assets.bertcli import World
+from tests.model import tuning
 from tests.tiny import NOUNS, PLACES, VERBS
 
 RECIPE = """\
@@ -106,11 +107,11 @@ def test_the_export_computes_in_transformers_what_was_scored(world: World, tmp_p
     described = json.loads((finetuned(world) / "config.json").read_text())
     weights = checkpoint.load_tensors(finetuned(world) / "model.safetensors")
     ours = Classifier(
-        Architecture.model_validate(described["architecture"]), len(tokenizer), len(labels), "words"
+        Architecture.model_validate(described["architecture"]), len(tokenizer), len(labels), "tokens"
     ).eval()
     ours.load_state_dict(weights)
     with torch.inference_mode():
-        wanted = ours(inputs["input_ids"], inputs["token_type_ids"], mask, torch.arange(mask.numel()))
+        wanted = ours(tuning.given(inputs, torch.arange(mask.numel())))
         given = theirs.eval()(**inputs).logits
     torch.testing.assert_close(given[mask], wanted.reshape(given.shape)[mask], atol=1e-5, rtol=0)
 
