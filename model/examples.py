@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,7 +103,7 @@ class Examples:
         )
         return known
 
-    @property
+    @cached_property
     def lengths(self) -> Ints:
         """Tokens of what batches are made of: of every row, [R]; of choices and windows, which stay together, the longest, [n]."""
         lengths = np.array([len(ids) for ids in self.input_ids], dtype=np.int64)

@@ -226,8 +226,8 @@ class Training:
             state.best_epoch = epoch
             if epoch < self.variant.epochs:
                 self.best = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
-        if epoch == self.config.early_exit and epoch < self.variant.epochs and self._is_at_the_floor():
-            state.ended = f"given up after epoch {epoch}: {self._at_the_floor()}"
+        if epoch == self.config.early_exit and epoch < self.variant.epochs and (why := self._at_the_floor()):
+            state.ended = f"given up after epoch {epoch}: {why}"
         return True
 
     def _dev_scores(self, logits: Tensor) -> dict[str, float]:
@@ -239,13 +239,12 @@ class Training:
         loss = head.loss(logits.double(), torch.from_numpy(dev.labels), torch.from_numpy(dev.lengths)).item()
         return {head.loss_name: float(f"{loss:.6g}"), **found}
 
-    def _is_at_the_floor(self) -> bool:
-        best = self.state.epochs[self.state.best_epoch - 1]["dev"]
-        return bool(best[self.setup.ranking.metric] <= self.setup.floor)
-
     def _at_the_floor(self) -> str:
+        """That the best epoch learnt nothing; "" where it did."""
         metric = self.setup.ranking.metric
         best = self.state.epochs[self.state.best_epoch - 1]["dev"][metric]
+        if best > self.setup.floor:
+            return ""
         return f"{metric} {best:.4g} on dev is not above {self.setup.floor:.4g}, that of a guess that reads nothing"
 
     def _logits(self, part: str) -> Tensor | None:
@@ -303,7 +302,7 @@ class Training:
             "dev": state.epochs[state.best_epoch - 1]["dev"],
             "decided": dict(decided),
             "ended": state.ended,
-            "diverged": state.ended or (self._at_the_floor() if self._is_at_the_floor() else ""),
+            "diverged": state.ended or self._at_the_floor(),
             "skipped_steps": state.skipped,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "metrics_bytes": self.metrics.sync(),

@@ -25,6 +25,8 @@ STAGE = Stage(
         "model/metrics.py",
         "model/tuning_batches.py",
         "model/bert.py",
+        "model/bilstm.py",
+        "model/long_texts.py",
         "model/attention.py",
         "model/devices/*.py",
         "pipeline/tokenizer.py",
