@@ -28,6 +28,7 @@ from assets import (
     wikipedia,
 )
 from assets.asset import RECIPE, Wiring, asset_of
+from assets.executor import EXECUTOR
 from pipeline.build import Node
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED
@@ -50,13 +51,6 @@ WIRING: dict[str, Wiring] = {
     "benchmark_report": report.WIRING,
     "comparison": comparison.WIRING,
 }
-
-# Steps are processes. A fork server starts one in half the time of a fresh interpreter, and loads once per run what every
-# step needs: Great Expectations alone takes seconds to import.
-PRELOADED = ["great_expectations", "assets.definitions"]
-EXECUTOR = dg.multiprocess_executor.configured(
-    {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": PRELOADED}}}
-)
 
 
 def definitions(only: str = "") -> dg.Definitions:
