@@ -33,7 +33,7 @@ class _Patient(ActiveExecution):
         return steps
 
 
-multiprocess.ActiveExecution = _Patient  # type: ignore[misc, attr-defined]
+multiprocess.ActiveExecution = _Patient  # type: ignore[misc]
 
 EXECUTOR = dg.multiprocess_executor.configured(
     {"max_concurrent": MAX_CONCURRENT, "start_method": {"forkserver": {"preload_modules": PRELOADED}}}

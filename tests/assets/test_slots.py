@@ -47,9 +47,7 @@ def waiting_job() -> dg.JobDefinition:
     return dg.Definitions(assets=[pooled], jobs=[job], executor=EXECUTOR).resolve_job_def("waiting")
 
 
-def test_a_run_that_waits_for_a_slot_looks_for_it_now_and_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_waits_for_a_slot_looks_for_it_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
     look = ActiveExecution.get_steps_to_execute
 
