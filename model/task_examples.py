@@ -5,7 +5,7 @@ What can't be an example is dropped and counted under a reason; what is broken i
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def _from_records(file: File, counted: Counted) -> Iterator[Example]:
         columns.append(file.form.negative)
     may_lack = file.unscored or (file.is_test and answer not in (records.columns or ()))
     records.require(columns if may_lack else [*columns, answer])
-    for number, (line, row) in enumerate(records.rows, 1):
+    for number, (line, row) in enumerate(_without_names(file, records.rows, counted), 1):
         counted.read[file.part] += 1
         if row is None and (file.is_test or not file.official):
             raise DataError(
@@ -103,6 +103,37 @@ def _from_records(file: File, counted: Counted) -> Iterator[Example]:
             counted.drop(file.part, made)
         else:
             yield made
+
+
+def _without_names(
+    file: File, rows: Iterator[tuple[int, dict[str, Any] | None]], counted: Counted
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The records; where `header` names the columns, without a first line that is itself the names."""
+    for line, row in rows:
+        if file.form.header and row is not None and _is_names(file, line, list(row.values()), list(row), counted):
+            break
+        yield line, row
+        break
+    yield from rows
+
+
+def _is_names(file: File, line: int, values: Sequence[Any], names: Sequence[str], counted: Counted) -> bool:
+    """Whether the first line of a file, for which `header` has names, is these names; then it is noted.
+
+    Raises DataError where it has them in another order, so that one of the two must be wrong.
+    """
+    found = [value.strip().casefold() if isinstance(value, str) else "" for value in values]
+    wanted = [name.strip().casefold() for name in names]
+    if sorted(found) != sorted(wanted):
+        return False
+    if found != wanted:
+        raise DataError(
+            f"{file.path}, line {line}: a line of names, {', '.join(map(repr, values))}, in another order than `header` "
+            f"has them: {', '.join(map(repr, names))}",
+            "Remove `header`: it is for files without a line of names.",
+        )
+    counted.notes.append(f"line {line} of {file.part} names the columns as `header` does: it is no example")
+    return True
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -359,12 +390,25 @@ def _sentences(file: File, counted: Counted) -> Iterator[Example]:
                 "Name the columns of words and tags as `words` and `tags`.",
             )
         word, tag = places[file.form.words], places[file.form.tags]
-    for number, sentence in enumerate(conll.read_sentences(file.path, word, tag), 1):
+    for number, sentence in enumerate(_sentences_without_names(file, word, tag, counted), 1):
         counted.read[file.part] += 1
         if sentence.tags is None and not file.is_test:
             raise DataError(f"{file.path}, line {sentence.line}: words without tags", "Only a test part may lack them.")
         document = f"{file.part}:{sentence.document}" if sentence.document else None
         yield _tagged(f"{file.part}:{number}", sentence.words, sentence.tags, document)
+
+
+def _sentences_without_names(file: File, word: int, tag: int, counted: Counted) -> Iterator[conll.Sentence]:
+    """The sentences; where `header` names the columns, without a first line that is itself the names."""
+    sentences = conll.read_sentences(file.path, word, tag)
+    names = (file.form.words, file.form.tags)
+    for first in sentences if file.form.header else ():
+        if first.tags and _is_names(file, first.line, (first.words[0], first.tags[0]), names, counted):
+            first = conll.Sentence(first.line + 1, first.document, first.words[1:], first.tags[1:])
+        if first.words:
+            yield first
+        break
+    yield from sentences
 
 
 def _questions(file: File, counted: Counted) -> Iterator[Example]:
