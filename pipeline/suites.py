@@ -563,7 +563,7 @@ SUITES: Mapping[str, Suite] = {
                 "seen_official_tests",
                 "warning",
             ),
-            _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning"),
+            _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning", "unseen_label_names"),
             _none(
                 "official_counts",
                 "Every part of a public task has as many examples as it officially has.",
