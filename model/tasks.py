@@ -26,7 +26,7 @@ from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
 from model.task_split import Parts, by_hash, overlap, positives, split_own
 from pipeline import progress, sources
-from pipeline.config import From, Metric, OfficialFrom, PathFrom, TaskDataConfig, TaskForm
+from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
 from pipeline.stage import Stage
@@ -146,27 +146,58 @@ def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         return _Absent("its files do not exist", absent)
     counted = Counted()
     read: Parts = {}
+    named: dict[str, str] = {}
     for part, origin in origins.items():
         if origin is not None:
             (scratch / part).mkdir()
             path = _one_file(sources.open_files(origin, scratch / part), part)
             read[part] = _listed(read_examples(File(part, path, define), counted), read)
+            named[part] = str(path)
     tested = define.files.test is not None or define.test_share is not None
     form, metric = _named_tags(define, read, counted), define.metric or default_metric(define.kind)
     if form.kind in LABELLED and not form.labels:  # those of the whole file: a share of it may be all that has one
         form = form.model_copy(update={"labels": tuple(sorted(_used(read["train"])))})
     if form.kind == "tagging" and define.metric is None and not is_iob(_tags(read)):
         metric = "accuracy"  # there are no entities
+    needed = PARTS if tested else PARTS[:2]
+    parts = positives(define, split_own(define, read, counted), counted)
+    for part in needed:
+        if not parts[part]:
+            raise _without_examples(config.task, define, part, read, named, counted)
     return _Read(
         title=title_of(config.task, define),
         form=form,
         declared=bool(define.labels),
         metrics=(metric,),
-        parts=positives(define, split_own(define, read, counted), counted),
-        needed=PARTS if tested else PARTS[:2],
+        parts=parts,
+        needed=needed,
         counted=counted,
         published=tuple(row.plain() for row in define.published),
         official={},
+    )
+
+
+def _without_examples(
+    task: str, define: Task, part: str, read: Parts, named: Mapping[str, str], counted: Counted
+) -> DataError:
+    """Why a part has no example: the file that has none, or the share of train that takes none, or all."""
+    what = f"task {task} has no example of {part}"
+    went = _what_went(counted)
+    if part in read and not read[part]:
+        return DataError(f"{what}: {named[part]} holds none{went}", f"Correct the file that `files.{part}` names.")
+    if part in read:
+        shares = define.shares if part == "train" else {}
+        takers = " and ".join([*(f"{key} {value:g}" for key, value in shares.items()), "what other parts hold"])
+        return DataError(
+            f"{what}: {takers} leave none of those of {named[part]}{went}",
+            f"Lower {' or '.join(shares)}, or add examples to the file." if shares else "Add examples to the file.",
+        )
+    share = define.shares[f"{part}_share"]
+    groups = len({example.group for example in read["train"]})
+    return DataError(
+        f"{what}: {part}_share {share:g} of {named['train']}, taken by a hash of its {groups:,} different texts, is none"
+        f"{went}",
+        f"Raise {part}_share, add examples to the file, or name `files.{part}`.",
     )
 
 
@@ -209,6 +240,14 @@ def _known(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
     counted = Counted(notes=[f"{task.parts[name].file} is missing: no {name} part" for name in missing])
     parts = positives(task.form, _official_parts(task, files, counted), counted)
     counted.leaked_texts = overlap(parts)
+    needed = tuple(name for name, part in task.parts.items() if part.needed or (name == "dev" and task.dev_ids))
+    for name in needed:
+        if not parts[name]:
+            file = task.parts[name].file
+            raise DataError(
+                f"task {config.task} has no example of {name}: {file} holds none{_what_went(counted)}",
+                f"Put the official {file} there.",
+            )
     official = {name: task.parts[name].count for name in files}
     _compare(official, parts, counted)
     return _Read(
@@ -217,7 +256,7 @@ def _known(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         form=_named_tags(task.form, parts, counted),
         metrics=task.scored_by,
         parts=parts,
-        needed=tuple(name for name, part in task.parts.items() if part.needed or (name == "dev" and task.dev_ids)),
+        needed=needed,
         counted=counted,
         published=tuple(row.plain() for row in task.published),
         official=official,

@@ -568,6 +568,12 @@ class Task(TaskForm):
     test_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """without a test file: this share, by hash of the text, is test"""
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The keys that take a part from train, with the share that they take."""
+        found = {} if self.files.dev else {"dev_share": self.dev_share}
+        return found if self.files.test or self.test_share is None else {**found, "test_share": self.test_share}
+
     @model_validator(mode="after")
     def _metric_of_the_kind(self) -> "Task":
         if self.metric is not None and self.metric not in METRICS_OF[self.kind]:

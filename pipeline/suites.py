@@ -8,7 +8,7 @@ first, because an empty table would pass all the rest. Declaring and digesting a
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,8 @@ class Check:
     severity: Severity = "critical"
     shows: tuple[str, ...] = ()
     """metrics that explain the checked one; shown beside it"""
+    needed: bool = False
+    """nothing can be made of an artifact that fails it, so that accepting it would help nobody"""
 
     @property
     def metric(self) -> str:
@@ -98,6 +100,10 @@ def _between(
 
 def _floor(name: str, description: str, metric: str, least: float = 1, severity: Severity = "critical") -> Check:
     return _between(name, description, metric, least, None, severity)
+
+
+def _needed(name: str, description: str, metric: str) -> Check:
+    return replace(_floor(name, description, metric), needed=True)
 
 
 def _none(name: str, description: str, metric: str, severity: Severity = "critical", *shows: str) -> Check:
@@ -387,7 +393,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "pretraining_shards": Suite(
         (
-            _floor("has_train", "There are instances to train on.", "train_rows"),
+            _needed("has_train", "There are instances to train on.", "train_rows"),
             _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
             _floor(
                 "held_out_tokens",
@@ -545,7 +551,7 @@ SUITES: Mapping[str, Suite] = {
     "task_data": Suite(
         (
             _PRESENT,
-            _floor(
+            _needed(
                 "has_examples",
                 "Train, dev and, where the recipe asks for it, test have at least one example.",
                 "smallest_part",
@@ -667,6 +673,12 @@ def suite_digest(stage: str) -> str:
     suite = SUITES[stage]
     rules = [[c.name, c.expectation, dict(c.arguments), c.severity] for c in suite.checks]
     return hashlib.sha256(json.dumps([suite.version, rules], sort_keys=True).encode()).hexdigest()
+
+
+def waivable(stage: str, check: str) -> bool:
+    """Whether an artifact that failed a check of the stage's suite may be published all the same."""
+    suite = SUITES.get(stage, Suite(()))
+    return not any(each.name == check and each.needed for each in suite.checks)
 
 
 def profile(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> dict[str, Any]:

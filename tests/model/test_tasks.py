@@ -190,6 +190,47 @@ def test_a_type_of_entities_that_only_dev_has_is_not_said_to_be_undeclared(tmp_p
         prepare(tmp_path, Task.model_validate({"kind": "tagging", "files": files}))
 
 
+@pytest.mark.parametrize(
+    ("train", "more", "message"),
+    [
+        (
+            3,
+            {"dev_share": 0.001},
+            r"no example of dev: dev_share 0.001 of .*train\.csv.* 3 different texts.*\n.*files\.dev",
+        ),
+        (
+            9,
+            {"dev_share": 0.5, "test_share": 0.001},
+            r"no example of test: test_share 0.001 of .*train\.csv.*\n.*Raise test_share",
+        ),
+        (
+            3,
+            {"dev_share": 0.999},
+            r"no example of train: dev_share 0.999 .*train\.csv \(read: train 3.*\n.*Lower dev_share",
+        ),
+        (0, {"dev": 2}, r"no example of train: .*train\.csv holds none.*\n.*files\.train"),
+        (
+            9,
+            {"dev": 0},
+            r"no example of dev: .*dev\.csv holds none \(read: train 9, dev 2; dropped: dev: empty text 2\)",
+        ),
+        (2, {"dev": 2}, r"no example of train: .* leave none of those of .*train\.csv.*also stands in dev 2"),
+    ],
+)
+def test_a_part_without_examples_is_named_with_its_file_and_key(
+    tmp_path: Path, train: int, more: dict[str, Any], message: str
+) -> None:
+    rows = [(f"text {n}", "xy"[n % 2]) for n in range(9)]
+    more = dict(more)
+    dev = more.pop("dev", None)
+    files = {"train": {"path": table(tmp_path / "train.csv", rows[:train]).path}}
+    if dev is not None:
+        files["dev"] = {"path": table(tmp_path / "dev.csv", rows[:2] if dev else [(" ", "x"), ("", "y")]).path}
+    with pytest.raises(DataError, match=message) as error:
+        prepare(tmp_path, Task.model_validate({**more, "files": files}))
+    assert str(tmp_path) in error.value.what
+
+
 def test_a_wrong_column_and_a_folder_of_two_files_are_named(tmp_path: Path) -> None:
     origin = table(tmp_path / "train.csv", [("a", "x")])
     with pytest.raises(DataError, match="no column 'topic'; it has 'text', 'label'") as error:
