@@ -122,6 +122,10 @@ SIGMAS = 6
 """A share that is drawn at random may be this many standard deviations off."""
 
 
+LEAST_DEV = 10
+"""Examples of dev. Of 10 an answer is 10 points, more than epochs, grid points or seeds use to differ by."""
+
+
 def _by_chance(name: str, description: str, metric: str, severity: Severity, *shows: str) -> Check:
     return _between(name, description, metric, -SIGMAS, SIGMAS, severity, shows)
 
@@ -555,6 +559,14 @@ SUITES: Mapping[str, Suite] = {
                 "has_examples",
                 "Train, dev and, where the recipe asks for it, test have at least one example.",
                 "smallest_part",
+            ),
+            _floor(
+                "dev_large_enough",
+                f"Dev has {LEAST_DEV} examples at least: with fewer, one answer moves its score by more than {100 // LEAST_DEV} "
+                "points, so that it is chance which epoch, grid point and seed are chosen.",
+                "dev_examples",
+                LEAST_DEV,
+                "warning",
             ),
             _none("example_ids_unique", "No example_id stands twice in a part.", "repeated_ids"),
             _none("texts_not_empty", "Every example has text.", "empty_texts"),

@@ -34,6 +34,7 @@ def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any
     return {
         "data_present": 1,
         "smallest_part": min(len(parts[part]) for part in _wanted(config, task)),
+        "dev_examples": len(parts["dev"]) if "dev" in _wanted(config, task) else DOES_NOT_APPLY,
         "repeated_ids": sum(len(frame) - frame["example_id"].n_unique() for frame in parts.values()),
         "empty_texts": sum(
             task_tables.empty_texts(part, frame, bool(official) and part.startswith("test"))
