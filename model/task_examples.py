@@ -18,6 +18,8 @@ from pipeline.errors import DataError
 from pipeline.kinds import plain_name
 
 EMPTY_TEXT, EMPTY_LABEL, NO_ANSWER = "empty text", "empty label", "no answer that stands in the context"
+SHOWN = 3
+"""ids, and places of each, that a message names"""
 OWN_NEGATIVE = "the negative is a text of the pair"
 
 
@@ -31,6 +33,8 @@ class Counted:
     """`part: reason` → records"""
     answers: Counter[str] = field(default_factory=Counter)
     """of span: right, repaired, unplaced → answers"""
+    places: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """of span: (part, id of a question) → where the file has it"""
     leaked_texts: int = 0
     """different texts of test (or dev) that train held too"""
     notes: list[str] = field(default_factory=list)
@@ -68,7 +72,8 @@ def read_examples(file: File, counted: Counted) -> Iterator[Example]:
     """The examples of one file, those without text or label left out.
 
     Raises:
-        DataError: a file that can't be read, a column that is missing, a value that can't be what its column holds.
+        DataError: a file that can't be read, a column that is missing, a value that can't be what its column holds, an id
+            that two questions have.
     """
     if file.form.kind == "span" and plain_name(file.path.name).endswith(".json"):
         yield from _questions(file, counted)
@@ -79,6 +84,20 @@ def read_examples(file: File, counted: Counted) -> Iterator[Example]:
     else:
         raise DataError(
             f"{file.path} is not a table that can be read", f"Files of a task end in {', '.join(SUFFIXES)}."
+        )
+    _refuse_repeated_ids(file, counted)
+
+
+def _refuse_repeated_ids(file: File, counted: Counted) -> None:
+    """Raises DataError where questions have the same id: predictions are told apart by it."""
+    repeated = {id_: at for (part, id_), at in counted.places.items() if part == file.part and len(at) > 1}
+    if repeated:
+        named = [f"{id_!r} ({', '.join(at[:SHOWN])})" for id_, at in list(repeated.items())[:SHOWN]]
+        more = f" and {len(repeated) - SHOWN:,} more" if len(repeated) > SHOWN else ""
+        raise DataError(
+            f"{file.path}: {len(repeated):,} id{'s are' if len(repeated) > 1 else ' is'} not of one question only: "
+            f"{', '.join(named)}{more}",
+            "Give every question an id of its own. In a table, `id` names their column; without one they are numbered.",
         )
 
 
@@ -438,4 +457,5 @@ def _placed(file: File, found: squad.Question, impossible: bool | None, counted:
     values = {"question": found.question, "context": found.context, "title": found.title}
     same = squeezed(found.question, found.context)
     group = found.title or squeezed(found.context)
+    counted.places.setdefault((file.part, found.id), []).append(found.place)
     return Example(found.id, values | {"answers": answers, "impossible": impossible}, None, same, group)

@@ -265,6 +265,18 @@ def test_answers_of_tables(tmp_path: Path, answers: Any, expected: list[Any]) ->
     assert values["impossible"] is not bool(expected)
 
 
+def test_ids_that_two_questions_have_are_named_with_file_and_line(tmp_path: Path) -> None:
+    rows = [SQUAD | {"id": id_, "answers": [{"text": "Ada"}]} for id_ in ("a", "b", "a", "c", "b", "a", "d")]
+    message = r"a\.jsonl: 2 ids are not of one question only: 'a' \(line 1, line 3, line 6\), 'b' \(line 2, line 5\)\n"
+    with pytest.raises(DataError, match=message):
+        read(jsonl(tmp_path, *rows), kind="span")
+    assert len(read(jsonl(tmp_path, *rows), kind="span", id="number")[0]) == 7, "without ids they are numbered"
+    qas = [{"id": "x", "question": f"Who {n}?", "answers": [{"text": "Ada", "answer_start": 0}]} for n in range(2)]
+    squad = {"data": [{"paragraphs": [{"context": "Ada met Bo.", "qas": qas}]}]}
+    with pytest.raises(DataError, match=r"1 id is .*'x' \(data\[0\]\.paragraphs\[0\]\.qas\[0\], .*\.qas\[1\]\)"):
+        read(file(tmp_path, "a.json", json.dumps(squad)), part="test", kind="span")
+
+
 def test_an_answer_that_stands_nowhere_is_counted_and_kept_for_scoring_only(tmp_path: Path) -> None:
     rows = [
         SQUAD | {"answers": [{"text": "Bo", "answer_start": 3}]},
