@@ -633,6 +633,7 @@ def _differ(choices: tuple[LayerChoice, ...]) -> tuple[LayerChoice, ...]:
 
 
 LayerChoices = Annotated[tuple[LayerChoice, ...], AfterValidator(_differ)]
+Seeds = Annotated[int, Field(ge=1, le=100)]
 LongTexts = Literal["truncate", "windows"]
 WINDOWED: tuple[TaskKind, ...] = ("classification", "pair_classification", "regression")
 """kinds of tasks whose long texts may be read as windows"""
@@ -641,6 +642,7 @@ WINDOWED: tuple[TaskKind, ...] = ("classification", "pair_classification", "regr
 class FinetuningOverride(Frozen):
     """What one task does differently; None: as in `finetuning`. One value takes the place of a grid's."""
 
+    seeds: Seeds | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     epochs: Count | None = None
     batch_size: Count | None = None
@@ -662,7 +664,7 @@ class Finetuning(Frozen):
     """tasks of one's own"""
     data: dict[Name, TaskFrom] = {}
     """where the files of built-in tasks are: {official: true} downloads them; a task without files publishes `not_run`"""
-    seeds: Annotated[int, Field(ge=1, le=100)] = 5
+    seeds: Seeds = 5
     """number of runs, with seeds seed, seed + 1, …"""
     seed: Seed = 42
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -1088,6 +1088,18 @@ finetuning:
     assert found["cola"].plain()["bilstm"] == {"hidden": 768, "layers": 2}  # the paper's
 
 
+def test_a_task_may_have_its_own_number_of_seeds_and_the_others_keep_what_they_are(tmp_path: Path) -> None:
+    text = SMALL + "finetuning: {tasks: [cola, mnli], seeds: 5%s}\n"
+    plain = load(tmp_path, small=text % "").get("small")
+    changed = load(tmp_path, small=text % ", overrides: {mnli: {seeds: 1}}").get("small")
+    configs = [changed.config_for(f"finetuned_{task}") for task in ("cola", "mnli")]
+    assert [config.seeds for config in configs if isinstance(config, FinetuneConfig)] == [5, 1]
+    differ = {name for name in plain.asset_names() if plain.digest_for(name) != changed.digest_for(name)}
+    assert differ == {"finetuned_mnli"}
+    error = refused(tmp_path, text % ", overrides: {mnli: {seeds: 0}}")
+    assert "finetuning.overrides.mnli.seeds: " in error.what
+
+
 def test_every_override_is_a_field_of_the_stage() -> None:
     assert set(FinetuningOverride.model_fields) <= set(FinetuneConfig.model_fields)
 
