@@ -538,8 +538,6 @@ class TaskForm(Frozen):
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
-        if self.kind != "sentence_similarity" and (self.negative or self.positive_score is not None):
-            raise ValueError(f"negative and positive_score are of kind sentence_similarity, not of {self.kind}")
         if self.kind == "multiple_choice" and not self.choices:
             raise ValueError("multiple_choice needs choices: the columns that hold them, or one column of lists")
         return self

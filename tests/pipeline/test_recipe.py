@@ -537,7 +537,7 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
         ("kind: tagging, metric: f1", "metric f1 is none of tagging: entity_f1, accuracy"),
         ("kind: multiple_choice", "multiple_choice needs choices"),
         ("kind: sentence_similarity", "pairs of train have no scores"),
-        ("negative: other", "negative and positive_score are of kind sentence_similarity, not of classification"),
+        ("negative: other", "negative: says nothing of a task of kind classification, but of sentence_similarity"),
         ("labels: [a, b, a]", "labels names one twice"),
         ("kind: pairs", "pair_classification"),
         ("text_c: a", "unknown key"),
