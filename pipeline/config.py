@@ -110,7 +110,7 @@ From = Annotated[
     Discriminator(
         _origin,
         custom_error_type="from",
-        custom_error_message="`from` names one of: path, url + sha256, wheel + file + sha256 + member, wiki + dump",
+        custom_error_message="must have one of: path; url + sha256; wheel + file + sha256 + member; wiki + dump",
     ),
 ]
 
@@ -122,22 +122,27 @@ TaskFrom = Annotated[
     Discriminator(
         _origin,
         custom_error_type="from",
-        custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
+        custom_error_message="must have one of: official: true; path; url + sha256; wheel + file + sha256 + member",
     ),
 ]
 
 
-def _model_origin(value: Any) -> str:
-    if isinstance(value, WheelFrom) or (isinstance(value, dict) and "wheel" in value):
-        return "wheel"
-    return "url" if isinstance(value, dict | UrlFrom) else TEXT
+def _model_origin(value: Any) -> str | None:
+    if not isinstance(value, dict | Frozen):
+        return TEXT
+    return next((key for key in ("wheel", "url") if key in (value if isinstance(value, dict) else dict(value))), None)
 
 
 ModelFrom = Annotated[
     Annotated[str, Field(min_length=1), Tag(TEXT)]
     | Annotated[WheelFrom, Tag("wheel")]
     | Annotated[UrlFrom, Tag("url")],
-    Discriminator(_model_origin),
+    Discriminator(
+        _model_origin,
+        custom_error_type="model_from",
+        custom_error_message="must be a folder, a .zip or a version, written as text; or url + sha256 of a .zip; or wheel + file + "
+        "sha256 + member",
+    ),
 ]
 """A model made elsewhere: a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert
 released (a relative path starts at the recipe's folder); {url, sha256} of such a .zip; the folder `member` of a wheel; or the
