@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.build import Need, Node, critical_failures, needed, refuse_red
+from pipeline.build import Need, Node, critical_failures, needed, refuse_red, way_out
 from pipeline.errors import BertError, DataError
 from pipeline.store import Record, Store
 
@@ -57,7 +57,7 @@ def _planned(store: Store, node: Node, need: Need) -> Planned:
             node,
             WILL_RUN,
             f"{need.why}; the last time it failed {', '.join(names)}, what came out is {failed.folder / 'content'}",
-            f'Change what it is made of, or accept it: bert run {node.path} --accept {names[0]} --reason "…"',
+            way_out(node, names),
         )
     try:
         refuse_red(node, need.answer)

@@ -5,7 +5,7 @@ What can't be an example is dropped and counted under a reason; what is broken i
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from pipeline.errors import DataError
 from pipeline.kinds import plain_name
 
 EMPTY_TEXT, EMPTY_LABEL, NO_ANSWER = "empty text", "empty label", "no answer that stands in the context"
+SHOWN = 3
+"""ids, and places of each, that a message names"""
 OWN_NEGATIVE = "the negative is a text of the pair"
 
 
@@ -31,6 +33,8 @@ class Counted:
     """`part: reason` → records"""
     answers: Counter[str] = field(default_factory=Counter)
     """of span: right, repaired, unplaced → answers"""
+    places: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """of span: (part, id of a question) → where the file has it"""
     leaked_texts: int = 0
     """different texts of test (or dev) that train held too"""
     notes: list[str] = field(default_factory=list)
@@ -68,7 +72,8 @@ def read_examples(file: File, counted: Counted) -> Iterator[Example]:
     """The examples of one file, those without text or label left out.
 
     Raises:
-        DataError: a file that can't be read, a column that is missing, a value that can't be what its column holds.
+        DataError: a file that can't be read, a column that is missing, a value that can't be what its column holds, an id
+            that two questions have.
     """
     if file.form.kind == "span" and plain_name(file.path.name).endswith(".json"):
         yield from _questions(file, counted)
@@ -80,6 +85,20 @@ def read_examples(file: File, counted: Counted) -> Iterator[Example]:
         raise DataError(
             f"{file.path} is not a table that can be read", f"Files of a task end in {', '.join(SUFFIXES)}."
         )
+    _refuse_repeated_ids(file, counted)
+
+
+def _refuse_repeated_ids(file: File, counted: Counted) -> None:
+    """Raises DataError where questions have the same id: predictions are told apart by it."""
+    repeated = {id_: at for (part, id_), at in counted.places.items() if part == file.part and len(at) > 1}
+    if repeated:
+        named = [f"{id_!r} ({', '.join(at[:SHOWN])})" for id_, at in list(repeated.items())[:SHOWN]]
+        more = f" and {len(repeated) - SHOWN:,} more" if len(repeated) > SHOWN else ""
+        raise DataError(
+            f"{file.path}: {len(repeated):,} id{'s are' if len(repeated) > 1 else ' is'} not of one question only: "
+            f"{', '.join(named)}{more}",
+            "Give every question an id of its own. In a table, `id` names their column; without one they are numbered.",
+        )
 
 
 def _from_records(file: File, counted: Counted) -> Iterator[Example]:
@@ -90,7 +109,7 @@ def _from_records(file: File, counted: Counted) -> Iterator[Example]:
         columns.append(file.form.negative)
     may_lack = file.unscored or (file.is_test and answer not in (records.columns or ()))
     records.require(columns if may_lack else [*columns, answer])
-    for number, (line, row) in enumerate(records.rows, 1):
+    for number, (line, row) in enumerate(_without_names(file, records.rows, counted), 1):
         counted.read[file.part] += 1
         if row is None and (file.is_test or not file.official):
             raise DataError(
@@ -103,6 +122,37 @@ def _from_records(file: File, counted: Counted) -> Iterator[Example]:
             counted.drop(file.part, made)
         else:
             yield made
+
+
+def _without_names(
+    file: File, rows: Iterator[tuple[int, dict[str, Any] | None]], counted: Counted
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The records; where `header` names the columns, without a first line that is itself the names."""
+    for line, row in rows:
+        if file.form.header and row is not None and _is_names(file, line, list(row.values()), list(row), counted):
+            break
+        yield line, row
+        break
+    yield from rows
+
+
+def _is_names(file: File, line: int, values: Sequence[Any], names: Sequence[str], counted: Counted) -> bool:
+    """Whether the first line of a file, for which `header` has names, is these names; then it is noted.
+
+    Raises DataError where it has them in another order, so that one of the two must be wrong.
+    """
+    found = [value.strip().casefold() if isinstance(value, str) else "" for value in values]
+    wanted = [name.strip().casefold() for name in names]
+    if sorted(found) != sorted(wanted):
+        return False
+    if found != wanted:
+        raise DataError(
+            f"{file.path}, line {line}: a line of names, {', '.join(map(repr, values))}, in another order than `header` "
+            f"has them: {', '.join(map(repr, names))}",
+            "Remove `header`: it is for files without a line of names.",
+        )
+    counted.notes.append(f"line {line} of {file.part} names the columns as `header` does: it is no example")
+    return True
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -359,12 +409,25 @@ def _sentences(file: File, counted: Counted) -> Iterator[Example]:
                 "Name the columns of words and tags as `words` and `tags`.",
             )
         word, tag = places[file.form.words], places[file.form.tags]
-    for number, sentence in enumerate(conll.read_sentences(file.path, word, tag), 1):
+    for number, sentence in enumerate(_sentences_without_names(file, word, tag, counted), 1):
         counted.read[file.part] += 1
         if sentence.tags is None and not file.is_test:
             raise DataError(f"{file.path}, line {sentence.line}: words without tags", "Only a test part may lack them.")
         document = f"{file.part}:{sentence.document}" if sentence.document else None
         yield _tagged(f"{file.part}:{number}", sentence.words, sentence.tags, document)
+
+
+def _sentences_without_names(file: File, word: int, tag: int, counted: Counted) -> Iterator[conll.Sentence]:
+    """The sentences; where `header` names the columns, without a first line that is itself the names."""
+    sentences = conll.read_sentences(file.path, word, tag)
+    names = (file.form.words, file.form.tags)
+    for first in sentences if file.form.header else ():
+        if first.tags and _is_names(file, first.line, (first.words[0], first.tags[0]), names, counted):
+            first = conll.Sentence(first.line + 1, first.document, first.words[1:], first.tags[1:])
+        if first.words:
+            yield first
+        break
+    yield from sentences
 
 
 def _questions(file: File, counted: Counted) -> Iterator[Example]:
@@ -394,4 +457,5 @@ def _placed(file: File, found: squad.Question, impossible: bool | None, counted:
     values = {"question": found.question, "context": found.context, "title": found.title}
     same = squeezed(found.question, found.context)
     group = found.title or squeezed(found.context)
+    counted.places.setdefault((file.part, found.id), []).append(found.place)
     return Example(found.id, values | {"answers": answers, "impossible": impossible}, None, same, group)

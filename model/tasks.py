@@ -10,7 +10,7 @@ task_kinds       the tables
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
 from model.task_split import Parts, by_hash, overlap, positives, split_own
 from pipeline import progress, sources
-from pipeline.config import From, Metric, OfficialFrom, PathFrom, TaskDataConfig, TaskForm
+from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
 from pipeline.stage import Stage
@@ -34,7 +34,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="task_data",
     function="model.tasks:prepare_task",
-    version="2",  # 2: files of the tasks known by name, every kind of task; more in task.json
+    version="3",  # 2: files of the tasks known by name, every kind; 3: lines of names, labels that train lost to a share
     sources=(
         "model/tasks.py",
         "model/known_tasks.py",
@@ -60,6 +60,10 @@ EXAMPLES_SCHEMA = SCHEMAS["classification"]
 NOT_RUN = "not_run.json"
 """stands in the place of everything else: the data was never there"""
 CLASSES = ("classification", "pair_classification")
+LABELLED = (*CLASSES, "tagging")
+"""kinds whose answers are of a set of labels"""
+SHOWN = 5
+"""labels that a message or a note names"""
 DEV_SHARE = 0.1
 """of the train of a public task, where the file that says which examples are dev is missing"""
 GROUP_ROWS = 1 << 16
@@ -107,6 +111,8 @@ class _Read:
 
     title: str
     form: TaskForm
+    declared: bool
+    """whether the labels of `form` are those that somebody declared, and not those that train has"""
     metrics: tuple[Metric, ...]
     parts: Parts
     needed: tuple[str, ...]
@@ -140,24 +146,58 @@ def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         return _Absent("its files do not exist", absent)
     counted = Counted()
     read: Parts = {}
+    named: dict[str, str] = {}
     for part, origin in origins.items():
         if origin is not None:
             (scratch / part).mkdir()
             path = _one_file(sources.open_files(origin, scratch / part), part)
             read[part] = _listed(read_examples(File(part, path, define), counted), read)
+            named[part] = str(path)
     tested = define.files.test is not None or define.test_share is not None
     form, metric = _named_tags(define, read, counted), define.metric or default_metric(define.kind)
+    if form.kind in LABELLED and not form.labels:  # those of the whole file: a share of it may be all that has one
+        form = form.model_copy(update={"labels": tuple(sorted(_used(read["train"])))})
     if form.kind == "tagging" and define.metric is None and not is_iob(_tags(read)):
         metric = "accuracy"  # there are no entities
+    needed = PARTS if tested else PARTS[:2]
+    parts = positives(define, split_own(define, read, counted), counted)
+    for part in needed:
+        if not parts[part]:
+            raise _without_examples(config.task, define, part, read, named, counted)
     return _Read(
         title=title_of(config.task, define),
         form=form,
+        declared=bool(define.labels),
         metrics=(metric,),
-        parts=positives(define, split_own(define, read, counted), counted),
-        needed=PARTS if tested else PARTS[:2],
+        parts=parts,
+        needed=needed,
         counted=counted,
         published=tuple(row.plain() for row in define.published),
         official={},
+    )
+
+
+def _without_examples(
+    task: str, define: Task, part: str, read: Parts, named: Mapping[str, str], counted: Counted
+) -> DataError:
+    """Why a part has no example: the file that has none, or the share of train that takes none, or all."""
+    what = f"task {task} has no example of {part}"
+    went = _what_went(counted)
+    if part in read and not read[part]:
+        return DataError(f"{what}: {named[part]} holds none{went}", f"Correct the file that `files.{part}` names.")
+    if part in read:
+        shares = define.shares if part == "train" else {}
+        takers = " and ".join([*(f"{key} {value:g}" for key, value in shares.items()), "what other parts hold"])
+        return DataError(
+            f"{what}: {takers} leave none of those of {named[part]}{went}",
+            f"Lower {' or '.join(shares)}, or add examples to the file." if shares else "Add examples to the file.",
+        )
+    share = define.shares[f"{part}_share"]
+    groups = len({example.group for example in read["train"]})
+    return DataError(
+        f"{what}: {part}_share {share:g} of {named['train']}, taken by a hash of its {groups:,} different texts, is none"
+        f"{went}",
+        f"Raise {part}_share, add examples to the file, or name `files.{part}`.",
     )
 
 
@@ -200,14 +240,23 @@ def _known(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
     counted = Counted(notes=[f"{task.parts[name].file} is missing: no {name} part" for name in missing])
     parts = positives(task.form, _official_parts(task, files, counted), counted)
     counted.leaked_texts = overlap(parts)
+    needed = tuple(name for name, part in task.parts.items() if part.needed or (name == "dev" and task.dev_ids))
+    for name in needed:
+        if not parts[name]:
+            file = task.parts[name].file
+            raise DataError(
+                f"task {config.task} has no example of {name}: {file} holds none{_what_went(counted)}",
+                f"Put the official {file} there.",
+            )
     official = {name: task.parts[name].count for name in files}
     _compare(official, parts, counted)
     return _Read(
         title=task.title,
+        declared=bool(task.form.labels),
         form=_named_tags(task.form, parts, counted),
         metrics=task.scored_by,
         parts=parts,
-        needed=tuple(name for name, part in task.parts.items() if part.needed or (name == "dev" and task.dev_ids)),
+        needed=needed,
         counted=counted,
         published=tuple(row.plain() for row in task.published),
         official=official,
@@ -292,32 +341,55 @@ def _named_tags(form: TaskForm, parts: Parts, counted: Counted) -> TaskForm:
     return form.model_copy(update={"labels": labels})
 
 
-def _labels(task: str, form: TaskForm, parts: Parts, counted: Counted) -> tuple[str, ...]:
+def _labels(task: str, read: _Read) -> tuple[str, ...]:
     """The labels as they stand in the files: those declared, else those of train by name; none where there are no classes.
 
-    Raises DataError for fewer than two, and where an example has another one.
+    Raises DataError for fewer than two in train, and where an example has one that is none of them. What train has no
+    example of is noted.
     """
-    if form.kind in ("regression", "sentence_similarity", "span", "multiple_choice"):
+    form, parts = read.form, read.parts
+    if form.kind not in LABELLED:
         return ()
     labels = form.labels or tuple(sorted(_used(parts["train"])))
-    if len(labels) < 2:
+    learnt = _used(parts["train"]) if "train" in parts else Counter(labels)
+    if len(labels) < 2 or (len(learnt) < 2 and not read.official):  # of a public task, a few rows may be looked at
         raise DataError(
-            f"the training part of task {task} has {len(parts['train'])} examples and the labels {list(labels)}; "
-            f"a classifier needs two labels at least{_what_went(counted)}",
+            f"the training part of task {task} has {len(parts['train'])} examples and the labels {sorted(learnt)}; "
+            f"a classifier needs two labels at least{_what_went(read.counted)}",
             "Check the column that `label` names, `labels`, and whether dev or test hold the same texts as train.",
         )
-    known = set(labels)
+    if unknown := _examples_with(parts, lambda label: label not in labels):
+        whose = "it does not have" if read.official else "`labels` does not name"
+        todo = "Correct the label." if read.official else "Correct the label, or add it to `labels`."
+        if not read.declared:
+            whose = "no training example has"
+            todo = (
+                "Correct the label, or add training examples of it; or list all labels as `labels`: then the run goes on, "
+                "and these examples can only be answered wrong."
+            )
+        raise DataError(
+            f"task {task} has labels that {whose}: {unknown}; there are {', '.join(map(repr, labels[:20]))}", todo
+        )
+    if unseen := _examples_with(parts, lambda label: label not in learnt):
+        read.counted.notes.append(
+            f"train has no example of these labels, so that they can only be answered wrong: {unseen}; add examples, or "
+            "call them by another label"
+        )
+    return labels
+
+
+def _examples_with(parts: Parts, chosen: Callable[[str], bool]) -> str:
+    """`'z' in 2 examples of dev (first dev:7)` for the labels that are chosen, the first few; "" where no example has one."""
+    found: dict[tuple[str, str], list[str]] = {}  # (label, part) → examples
     for part, examples in parts.items():
         for example in examples:
-            for label in _each(example):
-                if label not in known:
-                    raise DataError(
-                        f"example {example.example_id} of task {task} ({part}) has the label {label!r}, which "
-                        f"{'is not declared' if form.labels else 'no training example has'}; there are "
-                        f"{', '.join(map(repr, labels[:20]))}",
-                        "Correct the label, or add training examples of it.",
-                    )
-    return labels
+            for label in dict.fromkeys(filter(chosen, _each(example))):
+                found.setdefault((label, part), []).append(example.example_id)
+    named = [
+        f"{label!r} in {len(ids):,} example{'s' if len(ids) > 1 else ''} of {part} (first {ids[0]})"
+        for (label, part), ids in list(found.items())[:SHOWN]
+    ]
+    return ", ".join([*named, *([f"and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else [])])
 
 
 def _what_went(counted: Counted) -> str:
@@ -343,7 +415,7 @@ def _used(examples: list[Example]) -> Counter[str]:
 
 def _write(task: str, read: _Read, out: Path) -> dict[str, Any]:
     form, parts, counted = read.form, read.parts, read.counted
-    labels = _labels(task, form, parts, counted)
+    labels = _labels(task, read)
     if "f1" in read.metrics and form.kind in CLASSES and len(labels) != 2:
         raise DataError(f"task {task} has {len(labels)} labels; F1 is of two", "Write metric: macro_f1.")
     numbers = {label: number for number, label in enumerate(labels)}

@@ -13,7 +13,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -62,8 +62,7 @@ class ValidationFailed(BertError):
         )
         super().__init__(
             f"{node.path}: {len(failed)} critical check(s) failed, nothing was published\n{table}",
-            f"Look at rejected/{rejected}; to publish it all the same: "
-            f'bert run {node.path} --accept {failed[0]["name"]} --reason "…"',
+            f"Look at rejected/{rejected}. {way_out(node, [result['name'] for result in failed])}",
         )
         self.results = results
 
@@ -93,6 +92,14 @@ class Node:
     def code_version(self) -> str:
         """What Dagster compares: code, configuration and suite."""
         return f"{self.stage.code_version} {self.declared[:12]} {suites.suite_digest(self.stage.name)[:12]}"
+
+
+def way_out(node: Node, failed: Sequence[str], change: str = "Change what it is made of") -> str:
+    """What to do about checks that failed: change, or accept, where that can help."""
+    for name in failed:
+        if not suites.waivable(node.stage.name, name):
+            return f"{change}; {name} can't be accepted, since nothing can be made of it."
+    return f'{change}, or accept it: bert run {node.path} --accept {failed[0]} --reason "…"'
 
 
 @dataclass(frozen=True)
@@ -395,7 +402,7 @@ def refuse_red(node: Node, record: Record) -> None:
     if failed:
         raise DataError(
             f"{node.path}: the published version {record.version[:12]} fails {', '.join(failed)} of the changed suite",
-            f'Change the recipe, or accept it: bert run {node.path} --accept {failed[0]} --reason "…"',
+            way_out(node, failed, "Change the recipe"),
         )
 
 
@@ -405,7 +412,7 @@ def _check_inputs(store: Store, node: Node, inputs: Mapping[str, Record]) -> Non
         if failed:
             raise ChainError(
                 f"{node.path}: its input {node.inputs[name].name} failed {', '.join(failed)}",
-                f'Mend {node.inputs[name].name}, or accept it: bert run {node.inputs[name].path} --accept {failed[0]} --reason "…"',
+                way_out(node.inputs[name], failed, f"Mend {node.inputs[name].name}"),
             )
     if not node.gathers:
         lineage.check_one_chain(store, node.recipe, node.name, inputs)
@@ -574,8 +581,12 @@ def references_of(node: Node) -> Path | None:
 def accept(store: Store, node: Node, check: str, reason: str) -> Record:
     """Publish what failed `check`, or waive it on what is published; the waiver stands in the record.
 
-    Raises DataError when nothing failed this check, or when other critical checks failed too.
+    Raises DataError when nothing failed this check, when other critical checks failed too, and for a check that no reason waives.
     """
+    if not suites.waivable(node.stage.name, check):
+        raise DataError(
+            f"{node.path}: {check} can't be accepted, since nothing can be made of it", "Change what it is made of."
+        )
     need = needed(store, node)
     waiver = {"check": check, "reason": reason, "user": _user(), "time": _now()}
     record = store.pointer(node.recipe, node.name)
@@ -599,7 +610,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
                 store.note_waiver(rejected, body)
                 raise DataError(
                     f"{node.path}: {check} is waived, but {', '.join(left)} failed too",
-                    f'Waive each: bert run {node.path} --accept {left[0]} --reason "…"',
+                    way_out(node, left),
                 )
     raise DataError(
         f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}"

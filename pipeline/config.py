@@ -110,7 +110,7 @@ From = Annotated[
     Discriminator(
         _origin,
         custom_error_type="from",
-        custom_error_message="`from` names one of: path, url + sha256, wheel + file + sha256 + member, wiki + dump",
+        custom_error_message="must have one of: path; url + sha256; wheel + file + sha256 + member; wiki + dump",
     ),
 ]
 
@@ -122,22 +122,27 @@ TaskFrom = Annotated[
     Discriminator(
         _origin,
         custom_error_type="from",
-        custom_error_message="a task's data names one of: official: true, path, url + sha256, wheel + file + sha256 + member",
+        custom_error_message="must have one of: official: true; path; url + sha256; wheel + file + sha256 + member",
     ),
 ]
 
 
-def _model_origin(value: Any) -> str:
-    if isinstance(value, WheelFrom) or (isinstance(value, dict) and "wheel" in value):
-        return "wheel"
-    return "url" if isinstance(value, dict | UrlFrom) else TEXT
+def _model_origin(value: Any) -> str | None:
+    if not isinstance(value, dict | Frozen):
+        return TEXT
+    return next((key for key in ("wheel", "url") if key in (value if isinstance(value, dict) else dict(value))), None)
 
 
 ModelFrom = Annotated[
     Annotated[str, Field(min_length=1), Tag(TEXT)]
     | Annotated[WheelFrom, Tag("wheel")]
     | Annotated[UrlFrom, Tag("url")],
-    Discriminator(_model_origin),
+    Discriminator(
+        _model_origin,
+        custom_error_type="model_from",
+        custom_error_message="must be a folder, a .zip or a version, written as text; or url + sha256 of a .zip; or wheel + file + "
+        "sha256 + member",
+    ),
 ]
 """A model made elsewhere: a folder, or a .zip of one, that transformers or `bert export` wrote or that google-research/bert
 released (a relative path starts at the recipe's folder); {url, sha256} of such a .zip; the folder `member` of a wheel; or the
@@ -538,8 +543,6 @@ class TaskForm(Frozen):
         for name, values in (("labels", self.labels), ("label_names", self.label_names), ("header", self.header)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names one twice: {', '.join(values)}")
-        if self.kind != "sentence_similarity" and (self.negative or self.positive_score is not None):
-            raise ValueError(f"negative and positive_score are of kind sentence_similarity, not of {self.kind}")
         if self.kind == "multiple_choice" and not self.choices:
             raise ValueError("multiple_choice needs choices: the columns that hold them, or one column of lists")
         return self
@@ -567,6 +570,12 @@ class Task(TaskForm):
     dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     test_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """without a test file: this share, by hash of the text, is test"""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The keys that take a part from train, with the share that they take."""
+        found = {} if self.files.dev else {"dev_share": self.dev_share}
+        return found if self.files.test or self.test_share is None else {**found, "test_share": self.test_share}
 
     @model_validator(mode="after")
     def _metric_of_the_kind(self) -> "Task":
@@ -627,6 +636,7 @@ def _differ(choices: tuple[LayerChoice, ...]) -> tuple[LayerChoice, ...]:
 
 
 LayerChoices = Annotated[tuple[LayerChoice, ...], AfterValidator(_differ)]
+Seeds = Annotated[int, Field(ge=1, le=100)]
 LongTexts = Literal["truncate", "windows"]
 WINDOWED: tuple[TaskKind, ...] = ("classification", "pair_classification", "regression")
 """kinds of tasks whose long texts may be read as windows"""
@@ -635,6 +645,7 @@ WINDOWED: tuple[TaskKind, ...] = ("classification", "pair_classification", "regr
 class FinetuningOverride(Frozen):
     """What one task does differently; None: as in `finetuning`. One value takes the place of a grid's."""
 
+    seeds: Seeds | None = None
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     epochs: Count | None = None
     batch_size: Count | None = None
@@ -656,7 +667,7 @@ class Finetuning(Frozen):
     """tasks of one's own"""
     data: dict[Name, TaskFrom] = {}
     """where the files of built-in tasks are: {official: true} downloads them; a task without files publishes `not_run`"""
-    seeds: Annotated[int, Field(ge=1, le=100)] = 5
+    seeds: Seeds = 5
     """number of runs, with seeds seed, seed + 1, …"""
     seed: Seed = 42
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -50,7 +50,6 @@ from pipeline.config import (
     ShardsConfig,
     Source,
     Start,
-    Task,
     TaskDataConfig,
     TaskKind,
     UrlFrom,
@@ -61,9 +60,9 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
-from pipeline.iob import TAG, is_iob, naming_faults
 from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.stage import ROOT
+from pipeline.task_rules import task_faults
 from pipeline.wikitext_tables import read_rules
 from pipeline.yamlfile import KeyPath, Node
 
@@ -693,15 +692,21 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
         if task in BUILT_IN_TASKS:
             yield ("finetuning", "define", task), "is the name of a built-in task", None, "Choose another name."
     for name, defined in finetuning.define.items():
-        yield from _tag_contradictions(("finetuning", "define", name), defined)
+        for at, rule, value, todo in task_faults(defined):
+            yield ("finetuning", "define", name, *at), rule, value, todo
+    for task in finetuning.overrides:
+        if task in ANSWERED_BY:
+            rule = f"changes nothing: {task} is answered by the model of {ANSWERED_BY[task]}, and not trained"
+            yield ("finetuning", "overrides", task), rule, None, f"Write it of {ANSWERED_BY[task]}, or remove it."
     for task in finetuning.data:
         if task not in BUILT_IN_TASKS:
             todo = "Name its files under finetuning.define."
             yield ("finetuning", "data", task), "is no built-in task", None, todo
-    for at, length in _task_lengths(finetuning).items():
+    for key, length in _task_lengths(finetuning).items():
         if length > limit:
-            yield at, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
+            yield key, f"is above architecture.max_positions {limit}", length, "Lower it, or raise max_positions."
     yield from _window_contradictions(finetuning)
+    yield from _epoch_contradictions(finetuning)
 
 
 def _window_contradictions(finetuning: Finetuning) -> Iterator[tuple[KeyPath, str, Any, str]]:
@@ -729,18 +734,18 @@ def _window_contradictions(finetuning: Finetuning) -> Iterator[tuple[KeyPath, st
         yield ("finetuning", "max_windows"), rule, finetuning.max_windows, "Remove it, or write long_texts: windows."
 
 
-def _tag_contradictions(at: KeyPath, task: Task) -> Iterator[tuple[KeyPath, str, Any, str]]:
-    """Labels of words that are scored by entities and can't be; whether files without `labels` have tags of entities is
-    seen when they are read."""
-    by_entities = task.metric == "entity_f1" or (task.metric is None and is_iob(task.labels))
-    if task.kind != "tagging" or not by_entities:
-        return
-    todo = "Entities need O, B-TYPE and I-TYPE: {}, or write metric: accuracy."
-    if task.label_names:
-        for fault in list(naming_faults(task.labels, task.label_names))[:1]:
-            yield (*at, "label_names"), fault, None, todo.format("name them so, or leave label_names out")
-    elif other := next((label for label in task.labels if not TAG.fullmatch(label)), ""):
-        yield (*at, "labels"), f"{other} is no tag of entities", None, todo.format("write label_names that are")
+def _epoch_contradictions(finetuning: Finetuning) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """early_exit, where no run is longer."""
+    most = max((_most_epochs(finetuning, task) for task in finetuning.tasks if task not in ANSWERED_BY), default=0)
+    if finetuning.early_exit is not None and most and finetuning.early_exit >= most:
+        rule = f"ends no run: after {most} epoch{'s' if most > 1 else ''} the longest has ended by itself"
+        yield ("finetuning", "early_exit"), rule, finetuning.early_exit, f"Write less than {most}, or remove the key."
+
+
+def _most_epochs(finetuning: Finetuning, task: str) -> int:
+    own = finetuning.overrides.get(task, FinetuningOverride())
+    grid = finetuning.grid if own.grid is None else own.grid
+    return own.epochs or max(grid.epochs, default=finetuning.epochs)
 
 
 def _encoder_contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:

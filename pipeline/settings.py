@@ -22,6 +22,7 @@ from ruamel.yaml.error import YAMLError
 from pipeline.config import Frozen
 from pipeline.errors import RecipeError
 from pipeline.objects import checked_url
+from pipeline.refusal_words import rule_of
 from pipeline.stage import ROOT
 
 LOCAL_RUNNERS = frozenset(
@@ -193,10 +194,7 @@ def _read(path: Path) -> Settings:
         return Settings.model_validate(loaded or {})
     except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
         detail = (
-            "; ".join(
-                f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}{_got(e)}"
-                for e in error.errors()
-            )
+            "; ".join(f"{'.'.join(map(str, e['loc']))}: {rule_of(e)}{_got(e)}" for e in error.errors())
             if isinstance(error, ValidationError)
             else str(error)
         )

@@ -8,7 +8,7 @@ first, because an empty table would pass all the rest. Declaring and digesting a
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,8 @@ class Check:
     severity: Severity = "critical"
     shows: tuple[str, ...] = ()
     """metrics that explain the checked one; shown beside it"""
+    needed: bool = False
+    """nothing can be made of an artifact that fails it, so that accepting it would help nobody"""
 
     @property
     def metric(self) -> str:
@@ -100,6 +102,10 @@ def _floor(name: str, description: str, metric: str, least: float = 1, severity:
     return _between(name, description, metric, least, None, severity)
 
 
+def _needed(name: str, description: str, metric: str) -> Check:
+    return replace(_floor(name, description, metric), needed=True)
+
+
 def _none(name: str, description: str, metric: str, severity: Severity = "critical", *shows: str) -> Check:
     return _between(name, description, metric, 0, 0, severity, shows)
 
@@ -114,6 +120,10 @@ def _above_zero(name: str, description: str, metric: str, *shows: str) -> Check:
 
 SIGMAS = 6
 """A share that is drawn at random may be this many standard deviations off."""
+
+
+LEAST_DEV = 10
+"""Examples of dev. Of 10 an answer is 10 points, more than epochs, grid points or seeds use to differ by."""
 
 
 def _by_chance(name: str, description: str, metric: str, severity: Severity, *shows: str) -> Check:
@@ -387,7 +397,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "pretraining_shards": Suite(
         (
-            _floor("has_train", "There are instances to train on.", "train_rows"),
+            _needed("has_train", "There are instances to train on.", "train_rows"),
             _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
             _floor(
                 "held_out_tokens",
@@ -545,10 +555,18 @@ SUITES: Mapping[str, Suite] = {
     "task_data": Suite(
         (
             _PRESENT,
-            _floor(
+            _needed(
                 "has_examples",
                 "Train, dev and, where the recipe asks for it, test have at least one example.",
                 "smallest_part",
+            ),
+            _floor(
+                "dev_large_enough",
+                f"Dev has {LEAST_DEV} examples at least: with fewer, one answer moves its score by more than {100 // LEAST_DEV} "
+                "points, so that it is chance which epoch, grid point and seed are chosen.",
+                "dev_examples",
+                LEAST_DEV,
+                "warning",
             ),
             _none("example_ids_unique", "No example_id stands twice in a part.", "repeated_ids"),
             _none("texts_not_empty", "Every example has text.", "empty_texts"),
@@ -563,7 +581,7 @@ SUITES: Mapping[str, Suite] = {
                 "seen_official_tests",
                 "warning",
             ),
-            _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning"),
+            _none("labels_all_seen", "Train has every label.", "unseen_labels", "warning", "unseen_label_names"),
             _none(
                 "official_counts",
                 "Every part of a public task has as many examples as it officially has.",
@@ -667,6 +685,12 @@ def suite_digest(stage: str) -> str:
     suite = SUITES[stage]
     rules = [[c.name, c.expectation, dict(c.arguments), c.severity] for c in suite.checks]
     return hashlib.sha256(json.dumps([suite.version, rules], sort_keys=True).encode()).hexdigest()
+
+
+def waivable(stage: str, check: str) -> bool:
+    """Whether an artifact that failed a check of the stage's suite may be published all the same."""
+    suite = SUITES.get(stage, Suite(()))
+    return not any(each.name == check and each.needed for each in suite.checks)
 
 
 def profile(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> dict[str, Any]:

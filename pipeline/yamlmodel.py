@@ -8,21 +8,23 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline import yamlfile
+from pipeline import refusal_words, yamlfile
 from pipeline.config import Frozen
 from pipeline.errors import RecipeError
 from pipeline.yamlfile import KeyPath, Node
 
 Problem: TypeAlias = tuple[str, str]
 """(`file:line: key.path: what is wrong`, what to do)"""
+Known: TypeAlias = Callable[..., set[str]]
+"""(key path, key of a member of a union or "") → the keys that the map around the path may have"""
 Model = TypeVar("Model", bound=Frozen)
 
 
 def validated(model: type[Model], tree: Node, more: Set[str] = frozenset()) -> tuple[Model | None, list[Problem]]:
     """The tree as `model`, or None and everything that is wrong with it. more: further keys that the top may have."""
 
-    def known(path: KeyPath) -> set[str]:
-        return _known_keys(model, path, more)
+    def known(path: KeyPath, member: str = "") -> set[str]:
+        return _known_keys(model, path, more, member)
 
     problems = [
         problem(tree, path, "there is no such key, so null deletes nothing", None, _suggestion(path, known(path)))
@@ -50,19 +52,24 @@ def _written_text(tree: Node, detail: ErrorDetails) -> KeyPath | None:
     return path if detail["type"] == "string_type" and scalar else None
 
 
-def _explain(tree: Node, detail: ErrorDetails, known: Callable[[KeyPath], set[str]]) -> Problem:
-    path, node, found = yamlfile.find(tree, detail["loc"])
+def _explain(tree: Node, detail: ErrorDetails, known: Known) -> Problem:
+    of_key = detail["loc"][-1] == refusal_words.KEY
+    path, node, found = yamlfile.find(tree, detail["loc"][:-1] if of_key else detail["loc"])
     value = node.text if found and not isinstance(node.value, dict | tuple) else None
     if detail["type"] == "extra_forbidden":
-        if path[-1] in known(path):  # of another member of the union
-            chosen = detail["loc"][-2]
+        chosen = detail["loc"][-2] if len(detail["loc"]) > 1 else ""
+        if path[-1] in known(path) and len(path) > 1:  # of another member of the union
             todo = f"Remove one of the two; `{chosen}: null` deletes an inherited one."
             return problem(tree, path, f"does not go with {chosen}", None, todo)
-        return problem(tree, path, "unknown key", None, _suggestion(path, known(path)))
+        member = "" if path[-2:-1] == (chosen,) else chosen  # of the union: a step that is no key of the tree
+        return problem(tree, path, "unknown key", None, _suggestion(path, known(path, member)))
     if detail["type"] == "missing":
+        if isinstance(path[-1], int):
+            return problem(tree, path[:-1], f"has no value number {path[-1] + 1}", None, "Write all of them.")
         return problem(tree, path, "is missing", None, f"Write `{path[-1]}:`; null or a typo may have removed it.")
-    rule = detail["msg"].removeprefix("Value error, ")
-    return problem(tree, path, rule[0].lower() + rule[1:], value, "Correct the value.")
+    keys = known((*path, "")) if detail["type"] == "model_type" else set[str]()
+    todo = refusal_words.advice_of(detail, path[-1], node, keys)
+    return problem(tree, path, refusal_words.rule_of(detail), None if of_key else value, todo)
 
 
 def _follows(detail: ErrorDetails, details: Iterable[ErrorDetails]) -> bool:
@@ -83,7 +90,7 @@ def refusal(problems: list[Problem]) -> RecipeError:
 def problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> Problem:
     """What is wrong at a key path of the tree: the line that it was written on, the rule, and the value unless it is None."""
     path, node, found = yamlfile.find(tree, path)
-    got = "" if value is None or isinstance(value, dict | tuple) else f" (it is {value})"
+    got = "" if value in (None, "") or isinstance(value, dict | tuple) else f" (it is {value})"
     dotted = ".".join(map(str, path))
     inherited = f" {dotted} is inherited; `null` deletes it." if found and node.file != tree.file else ""
     return f"{node.place()}: {dotted}: {rule}{got}", f"{todo}{inherited}".strip()
@@ -94,14 +101,16 @@ def _suggestion(path: KeyPath, known: set[str]) -> str:
     return f"Did you mean {close[0]}?" if close else f"Known keys here: {', '.join(sorted(known))}."
 
 
-def _known_keys(model: type[Frozen], path: KeyPath, more: Set[str]) -> set[str]:
-    """Keys that the map around `path` may have, by the models (more than one where `from` has a choice); `more` at the top."""
+def _known_keys(model: type[Frozen], path: KeyPath, more: Set[str], member: str) -> set[str]:
+    """Keys that the map around `path` may have, by the models (more than one where `from` has a choice: then of those with the key
+    `member`, unless it is empty); `more` at the top."""
     models: set[type[Frozen]] = {model}
     for step in path[:-1]:
         fields = [f for m in models for n, f in m.model_fields.items() if (f.alias or n) == step]
         if fields:  # else a name or an index inside a dict or tuple of the same models
             models = {model for field in fields for model in _models_in(field.annotation, *field.metadata)}
-    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    keys = [{field.alias or name for name, field in model.model_fields.items()} for model in models]
+    known = set[str]().union(*(each for each in keys if not member or member in each))
     return known | more if len(path) == 1 else known
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from model.known_tasks import KNOWN
 from model.task_kinds import SCHEMAS
+from pipeline.config import FinetuningOverride
 from pipeline.recipe import load_recipes
 from tests.conftest import ROOT
 
@@ -38,6 +39,11 @@ def test_it_names_every_known_task_with_its_kind_and_files_and_every_column() ->
     for kind, schema in SCHEMAS.items():
         (line,) = re.findall(rf"^\| (?:\w+, )*{kind}(?:, \w+)* \| `(?!train).*$", DOC, re.M)
         assert all(f"`{column}`" in line for column in schema.names[1:])
+
+
+def test_it_names_every_key_that_a_task_may_override() -> None:
+    (keys,) = re.findall(r"- `overrides.TASK` may.*?\. A ", DOC, re.S)
+    assert set(re.findall(r"`(\w+)`", keys)) == set(FinetuningOverride.model_fields)
 
 
 @pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", DOC))

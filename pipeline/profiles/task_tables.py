@@ -54,14 +54,13 @@ def bad_labels(part: str, frame: pl.DataFrame, labels: list[str]) -> int | str:
     return int(frame.select((~known.fill_null(part.startswith("test"))).sum()).item())
 
 
-def unseen_labels(frame: pl.DataFrame, labels: list[str]) -> int:
-    """Labels that no example of train has; an entity need not be longer than a word."""
+def unseen_labels(frame: pl.DataFrame, labels: list[str]) -> list[str]:
+    """Names of labels that no example of train has; an entity need not be longer than a word."""
     if "tags" in frame.columns:
         seen = set(frame["tags"].explode().drop_nulls().to_list())
-        return sum(number not in seen and not name.startswith("I-") for number, name in enumerate(labels))
-    if not labels:
-        return 0
-    return len(set(range(len(labels))) - set(frame["label"].drop_nulls().to_list()))
+        return [name for number, name in enumerate(labels) if number not in seen and not name.startswith("I-")]
+    seen = set(frame["label"].drop_nulls().to_list()) if labels else set()
+    return [name for number, name in enumerate(labels) if number not in seen]
 
 
 def seen_tests(parts: Parts) -> int:

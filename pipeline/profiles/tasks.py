@@ -15,6 +15,8 @@ from pipeline.suites import DOES_NOT_APPLY
 PARTS = ("train", "dev", "test")
 REPORT_FILES = ("report.md", "report.html", "report.json")
 COMPARISON_FILES = ("comparison.md", "comparison.html", "comparison.json")
+NAMED = 5
+"""labels that a check names"""
 _OUTSIDE = re.compile(
     r"<(?:script|img|iframe|link|image)\b[^>]*?\b(?:src|href)\s*=\s*[\"']?+(?!data:|\#)|@import|url\(\s*[\"']?(?:https?:)?//"
 )
@@ -28,9 +30,11 @@ def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any
     parts = {part: pl.read_parquet(folder / f"{part}.parquet") for part in task["counts"]}
     official = task.get("official_counts") or {}
     seen = task_tables.seen_tests(parts)
+    unseen = task_tables.unseen_labels(parts["train"], labels) if "train" in parts else []
     return {
         "data_present": 1,
         "smallest_part": min(len(parts[part]) for part in _wanted(config, task)),
+        "dev_examples": len(parts["dev"]) if "dev" in _wanted(config, task) else DOES_NOT_APPLY,
         "repeated_ids": sum(len(frame) - frame["example_id"].n_unique() for frame in parts.values()),
         "empty_texts": sum(
             task_tables.empty_texts(part, frame, bool(official) and part.startswith("test"))
@@ -40,7 +44,8 @@ def task_data(folder: Path, config: TaskDataConfig, statistics: Mapping[str, Any
         "wrong_counts": sum(task["counts"][part] != len(frame) for part, frame in parts.items()),
         "seen_tests": DOES_NOT_APPLY if official else seen,
         "seen_official_tests": seen if official else DOES_NOT_APPLY,
-        "unseen_labels": task_tables.unseen_labels(parts["train"], labels) if "train" in parts else DOES_NOT_APPLY,
+        "unseen_labels": len(unseen) if "train" in parts else DOES_NOT_APPLY,
+        "unseen_label_names": ", ".join(map(repr, unseen[:NAMED])),
         "unofficial_counts": _unofficial(task, official) if official else DOES_NOT_APPLY,
         "notes": "; ".join(task.get("notes", [])),
         **task_tables.of_kind(kind, parts, labels),

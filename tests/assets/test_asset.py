@@ -65,6 +65,19 @@ def test_status_tells_what_failed_and_how_to_accept_it(store: Store, monkeypatch
     assert planned.todo.endswith('bert run toy/words --accept long_enough --reason "…"')
 
 
+def test_status_does_not_offer_to_accept_what_nothing_can_be_made_of(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = chain()
+    rows = suites.Check("rows", "", "ExpectColumnValuesToBeBetween", {"column": "rows", "min_value": 1}, needed=True)
+    monkeypatch.setitem(suites.SUITES, "words", Suite((rows,)))
+    monkeypatch.setattr(suites, "validate", lambda *_: [CheckResult("rows", False, "critical", "0", "≥ 1", "")])
+    with pytest.raises(ValidationFailed):
+        build.build(store, nodes["words"])
+    (planned, *_) = plan(store, nodes)
+    assert planned.todo == "Change what it is made of; rows can't be accepted, since nothing can be made of it."
+
+
 def test_two_recipes_whose_equal_content_was_rejected_can_both_accept_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

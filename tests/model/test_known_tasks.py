@@ -257,7 +257,9 @@ def test_a_label_that_the_task_does_not_have(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / "data" / name).write_text("sentence\tlabel\ngood\t1\nbad\t0\nso so\t2\n")
-    with pytest.raises(DataError, match=r"train:3 of task sst2 \(train\) has the label '2', which is not declared"):
+    with pytest.raises(
+        DataError, match=r"sst2 has labels that it does not have: '2' in 1 example of train \(first train:3\)"
+    ):
         prepare(tmp_path / "out", "sst2", tmp_path / "data")
 
 

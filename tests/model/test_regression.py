@@ -233,10 +233,10 @@ def test_constant_predictions_score_zero_and_unknown_scores_are_left_out(made: d
 
 
 def test_own_single_texts_are_read(made: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_text("text,label\nthe rivers,2.5\nsea,-1\n")
-    define = Task.model_validate(
-        {"kind": "regression", "files": {"train": {"path": str(tmp_path / "own.csv")}}, "dev_share": 0.5}
-    )
+    (tmp_path / "train.csv").write_text("text,label\nthe rivers,2.5\n")
+    (tmp_path / "dev.csv").write_text("text,label\nsea,-1\n")
+    files = {part: {"path": str(tmp_path / f"{part}.csv")} for part in ("train", "dev")}
+    define = Task.model_validate({"kind": "regression", "files": files})
     (tmp_path / "out").mkdir()
     prepare_task({}, TaskDataConfig(task="own", define=define), tmp_path / "out")
     words = tokenizer.load(made["wordpiece_vocab"])

@@ -274,8 +274,12 @@ def test_real_questions_are_learnt_by_heart(tmp_path: Path) -> None:
     few = [paragraph for article in whole["data"][:6] for paragraph in article["paragraphs"][:1]]
     for paragraph in few:
         paragraph["qas"] = paragraph["qas"][:4]
-    (tmp_path / "few.json").write_text(json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": few}]}))
-    define = Task.model_validate({"kind": "span", "files": {"train": {"path": str(tmp_path / "few.json")}}})
+    other = whole["data"][6]["paragraphs"][:1]
+    for name, paragraphs in (("few", few), ("dev", other)):
+        content = {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    files = {part: {"path": str(tmp_path / f"{name}.json")} for part, name in (("train", "few"), ("dev", "dev"))}
+    define = Task.model_validate({"kind": "span", "files": files})
     (tmp_path / "data").mkdir()
     prepare_task({}, TaskDataConfig(task="few", define=define), tmp_path / "data")
     # what is learnt by heart is scored

@@ -124,6 +124,47 @@ def test_a_table_without_a_line_of_names(tmp_path: Path) -> None:
     assert [(values["text_a"], label) for _, values, label in rows] == [("one, two", "x"), ("three", "y")]
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "more"),
+    [
+        ("a.csv", "text,label", {}),
+        ("a.csv", '"Text", LABEL', {}),
+        ("a.tsv", "text\tlabel", {}),
+        ("a.tsv", "text\tlabel", {"quotes": False}),
+    ],
+)
+def test_a_line_of_names_is_no_example_though_header_has_them_too(
+    tmp_path: Path, name: str, first: str, more: dict[str, Any]
+) -> None:
+    between = "\t" if name == "a.tsv" else ","
+    path = file(tmp_path, name, f"{first}\none{between}x\ntext{between}label\n")
+    rows, counted = read(path, header=("text", "label"), **more)
+    assert [(values["text_a"], label) for _, values, label in rows] == [("one", "x"), ("text", "label")]
+    assert counted.read == {"train": 2}
+    assert counted.notes == ["line 1 of train names the columns as `header` does: it is no example"]
+
+
+def test_a_line_of_names_in_another_order_than_header_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"a\.csv, line 1: a line of names, 'label', 'text', in another.*\n.*Remove `header`"
+    ):
+        read(file(tmp_path, "a.csv", "label,text\nx,one\n"), header=("text", "label"))
+
+
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_a_line_of_names_of_a_column_file_is_no_word(tmp_path: Path, blank: str) -> None:
+    path = file(tmp_path, "a.conll", f"word pos tag\n{blank}Ada NNP B-PER\nmet VBD O\n\nBo NNP B-PER\n")
+    form = {"kind": "tagging", "header": ("word", "pos", "tag"), "words": "word", "tags": "tag"}
+    rows, counted = read(path, **form)
+    assert [(values["words"], tags) for _, values, tags in rows] == [
+        (["Ada", "met"], ["B-PER", "O"]),
+        (["Bo"], ["B-PER"]),
+    ]
+    assert counted.read == {"train": 2} and len(counted.notes) == 1
+    with pytest.raises(DataError, match="line 1: a line of names, 'pos', 'word'"):
+        read(path, kind="tagging", header=("pos", "word", "tag"), words="word", tags="pos")
+
+
 def test_labels_of_other_types(tmp_path: Path) -> None:
     path = jsonl(tmp_path, *({"text": "a", "label": label} for label in (True, False, 3, 2.0, 0.5, " x ")))
     assert [label for _, _, label in read(path)[0]] == ["true", "false", "3", "2", "0.5", "x"]
@@ -222,6 +263,18 @@ def test_answers_of_tables(tmp_path: Path, answers: Any, expected: list[Any]) ->
     assert (example_id, label) == ("q7", None)
     assert values["answers"] == [each if isinstance(each, dict) else dict(zip(("text", "start"), each, strict=True)) for each in expected]  # fmt: skip
     assert values["impossible"] is not bool(expected)
+
+
+def test_ids_that_two_questions_have_are_named_with_file_and_line(tmp_path: Path) -> None:
+    rows = [SQUAD | {"id": id_, "answers": [{"text": "Ada"}]} for id_ in ("a", "b", "a", "c", "b", "a", "d")]
+    message = r"a\.jsonl: 2 ids are not of one question only: 'a' \(line 1, line 3, line 6\), 'b' \(line 2, line 5\)\n"
+    with pytest.raises(DataError, match=message):
+        read(jsonl(tmp_path, *rows), kind="span")
+    assert len(read(jsonl(tmp_path, *rows), kind="span", id="number")[0]) == 7, "without ids they are numbered"
+    qas = [{"id": "x", "question": f"Who {n}?", "answers": [{"text": "Ada", "answer_start": 0}]} for n in range(2)]
+    squad = {"data": [{"paragraphs": [{"context": "Ada met Bo.", "qas": qas}]}]}
+    with pytest.raises(DataError, match=r"1 id is .*'x' \(data\[0\]\.paragraphs\[0\]\.qas\[0\], .*\.qas\[1\]\)"):
+        read(file(tmp_path, "a.json", json.dumps(squad)), part="test", kind="span")
 
 
 def test_an_answer_that_stands_nowhere_is_counted_and_kept_for_scoring_only(tmp_path: Path) -> None:

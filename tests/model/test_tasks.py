@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from model import known_tasks, tasks
 from pipeline.config import PathFrom, Task, TaskDataConfig, TaskFiles, UrlFrom
 from pipeline.errors import BertError, DataError, SourceError
 from pipeline.recipe import BUILT_IN_TASKS
+from pipeline.suites import validate
 from tests.conftest import shared
 
 
-def table(path: Path, rows: list[tuple[str, ...]], header: str = "text,label") -> PathFrom:
+def table(path: Path, rows: Sequence[tuple[str, ...]], header: str = "text,label") -> PathFrom:
     path.write_text("\n".join([header, *(",".join(f'"{value}"' for value in row) for row in rows)]) + "\n")
     return PathFrom(path=str(path))
 
@@ -131,7 +133,11 @@ def test_a_download_that_fails_is_an_error(tmp_path: Path) -> None:
     ("train", "dev", "message"),
     [
         ([("a", "x"), ("b", "x")], [("c", "x")], r"2 examples and the labels \['x'\]"),
-        ([("a", "x"), ("b", "y")], [("c", "z")], "dev:1 .* has the label 'z'"),
+        (
+            [("a", "x"), ("b", "y")],
+            [("c", "z"), ("d", "x"), ("e", "z")],
+            r"no training example has: 'z' in 2 examples of dev \(first dev:1\); there are 'x', 'y'\n.*list .* `labels`",
+        ),
     ],
 )
 def test_labels_that_can_not_be_learnt(
@@ -140,6 +146,89 @@ def test_labels_that_can_not_be_learnt(
     files = TaskFiles(train=table(tmp_path / "train.csv", train), dev=table(tmp_path / "dev.csv", dev))
     with pytest.raises(DataError, match=message):
         prepare(tmp_path, Task(files=files))
+
+
+def test_a_label_that_train_lost_to_a_share_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+    """Of 40 texts, the one label z is put where the hash takes dev from: train has none of it."""
+
+    def position(text: str) -> float:
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"dev").digest(), "big") / 2**64
+
+    texts = [f"text {n}" for n in range(40)]
+    rare = next(text for text in texts if position(text) < 0.2)
+    rows = [(text, "z" if text == rare else "xy"[n % 2]) for n, text in enumerate(texts)]
+    described, out = own(tmp_path, Path(table(tmp_path / "a.csv", rows).path), dev_share=0.2)
+    assert described["labels"] == ["x", "y", "z"]
+    assert described["label_counts"]["z"] == {"train": 0, "dev": 1, "test": 0}
+    number = texts.index(rare) + 1
+    assert f"answered wrong: 'z' in 1 example of dev (first train:{number})" in described["notes"][0]
+    config = TaskDataConfig.model_validate({"task": "mine", "define": {"files": {"train": {"path": "a.csv"}}}})
+    results = {check.name: check for check in validate("task_data", out, config, {})}
+    assert (results["labels_all_seen"].passed, results["labels_all_seen"].severity) == (False, "warning")
+    assert results["labels_all_seen"].observed == "1 (unseen_label_names 'z')"
+
+
+def test_two_labels_that_are_declared_but_not_in_train_are_none_to_learn(tmp_path: Path) -> None:
+    origin = table(tmp_path / "a.csv", [(f"text {n}", "x") for n in range(40)])
+    with pytest.raises(DataError, match=r"the labels \['x'\]; a classifier needs two"):
+        own(tmp_path, Path(origin.path), labels=("x", "y"))
+
+
+def test_labels_that_are_not_declared_are_counted_with_their_part(tmp_path: Path) -> None:
+    rows = [(f"text {n}", "xyz"[n % 3]) for n in range(30)]
+    with pytest.raises(
+        DataError, match=r"`labels` does not name: 'z' in \d+ examples of train .*\n.*add it to `labels`"
+    ):
+        own(tmp_path, Path(table(tmp_path / "a.csv", rows).path), labels=("x", "y"))
+
+
+def test_a_type_of_entities_that_only_dev_has_is_not_said_to_be_undeclared(tmp_path: Path) -> None:
+    (tmp_path / "train.conll").write_text("Ada B-PER\nmet O\n\n" * 3)
+    (tmp_path / "dev.conll").write_text("Rome B-LOC\nis O\n\n")
+    files = {part: {"path": str(tmp_path / f"{part}.conll")} for part in ("train", "dev")}
+    with pytest.raises(DataError, match=r"no training example has: 'B-LOC' in 1 example of dev"):
+        prepare(tmp_path, Task.model_validate({"kind": "tagging", "files": files}))
+
+
+@pytest.mark.parametrize(
+    ("train", "more", "message"),
+    [
+        (
+            3,
+            {"dev_share": 0.001},
+            r"no example of dev: dev_share 0.001 of .*train\.csv.* 3 different texts.*\n.*files\.dev",
+        ),
+        (
+            9,
+            {"dev_share": 0.5, "test_share": 0.001},
+            r"no example of test: test_share 0.001 of .*train\.csv.*\n.*Raise test_share",
+        ),
+        (
+            3,
+            {"dev_share": 0.999},
+            r"no example of train: dev_share 0.999 .*train\.csv \(read: train 3.*\n.*Lower dev_share",
+        ),
+        (0, {"dev": 2}, r"no example of train: .*train\.csv holds none.*\n.*files\.train"),
+        (
+            9,
+            {"dev": 0},
+            r"no example of dev: .*dev\.csv holds none \(read: train 9, dev 2; dropped: dev: empty text 2\)",
+        ),
+        (2, {"dev": 2}, r"no example of train: .* leave none of those of .*train\.csv.*also stands in dev 2"),
+    ],
+)
+def test_a_part_without_examples_is_named_with_its_file_and_key(
+    tmp_path: Path, train: int, more: dict[str, Any], message: str
+) -> None:
+    rows = [(f"text {n}", "xy"[n % 2]) for n in range(9)]
+    more = dict(more)
+    dev = more.pop("dev", None)
+    files = {"train": {"path": table(tmp_path / "train.csv", rows[:train]).path}}
+    if dev is not None:
+        files["dev"] = {"path": table(tmp_path / "dev.csv", rows[:2] if dev else [(" ", "x"), ("", "y")]).path}
+    with pytest.raises(DataError, match=message) as error:
+        prepare(tmp_path, Task.model_validate({**more, "files": files}))
+    assert str(tmp_path) in error.value.what
 
 
 def test_a_wrong_column_and_a_folder_of_two_files_are_named(tmp_path: Path) -> None:

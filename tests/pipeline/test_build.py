@@ -360,6 +360,24 @@ def test_a_failed_check_rejects_and_a_waiver_publishes_without_running(
     assert needed(store, nodes["upper"]).up_to_date
 
 
+def test_what_nothing_can_be_made_of_is_not_offered_to_be_accepted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = suites.Check("rows", "", "ExpectColumnValuesToBeBetween", {"column": "rows", "min_value": 1}, needed=True)
+    monkeypatch.setitem(suites.SUITES, "upper", suites.Suite((rows,)))
+    nodes = chain()
+    build.build(store, nodes["words"])
+    monkeypatch.setattr(suites, "validate", lambda *_: [result("style", False), result("rows", False)])
+    with pytest.raises(ValidationFailed, match=r"Change what it is made of; rows can't be accepted") as error:
+        build.build(store, nodes["upper"])
+    assert "--accept" not in str(error.value)
+    with pytest.raises(DataError, match="rows can't be accepted"):
+        build.accept(store, nodes["upper"], "rows", "why not")
+    with pytest.raises(DataError, match="style is waived, but rows failed too") as waived:
+        build.accept(store, nodes["upper"], "style", "why not")
+    assert "--accept" not in str(waived.value)
+
+
 def test_accepting_what_did_not_fail_is_refused(store: Store) -> None:
     build_all(store, chain())
     with pytest.raises(DataError, match="nothing that it asks for now failed rows"):

@@ -57,7 +57,7 @@ def test_a_comparison_as_it_is_written(tmp_path: Path, recipes: Loaded) -> None:
         ("[small, smaller]", "[small, broken]", 7, "can't be used: ", "Mend broken first"),
         ("[small, smaller]", "[small, small]", 7, "stands twice in this row", "Remove it"),
         ("published: {mnli: 77.9}", "published: {mnly: 77.9}", 7, "published.mnly: is no column", "Did you mean mnli?"),
-        ("published: {mnli: 77.9}", "published: {mnli: high}", 7, "valid number", "Correct"),
+        ("published: {mnli: 77.9}", "published: {mnli: high}", 7, "must be a number (it is high)", "Correct"),
         (
             "held_out.mlm_loss",
             "held_out.mlm_los",

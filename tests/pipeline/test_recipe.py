@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from pipeline import config, settings
 from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
+from pipeline.refusal_words import PATTERNS
 from tests.pipeline.hostile import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
@@ -274,7 +278,12 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         # file, line, key path, rule and value, and what to do
         ("steps: 10", "step: 10", "small.yaml:6: pretraining.warmup_step: unknown key", "Did you mean warmup_steps?"),
         ("pretraining:", "pretrainig:", "small.yaml:5: pretrainig: unknown key", "Did you mean pretraining?"),
-        ("path: texts", "pth: texts", "small.yaml:4: corpus.sources.books.from: `from` names one of", "Correct"),
+        (
+            "path: texts",
+            "pth: texts",
+            "small.yaml:4: corpus.sources.books.from: must have one of: path; url + sha256",
+            "Name one",
+        ),
         (
             "path: texts",
             "path: texts, wheel: a",
@@ -283,12 +292,12 @@ def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -
         ),
         ("path: texts", "url: 'https://a/b'", "small.yaml:4: corpus.sources.books.from.sha256: is missing", "sha256"),
         ("steps: 100", "steps: 0", "small.yaml:8: pretraining.phases.0.steps: input should be greater", "Correct"),
-        ("steps: 100", "steps: many", "valid integer (it is many)", "Correct"),
-        ("steps: 100", "steps: '100'", "pretraining.phases.0.steps: input should be a valid integer (it is 100)", ""),
-        ("steps: 100", "steps: true", "valid integer (it is true)", ""),
-        ("steps: 100", "steps: 1.5", "valid integer (it is 1.5)", ""),
+        ("steps: 100", "steps: many", "must be a whole number (it is many)", "Correct"),
+        ("steps: 100", "steps: '100'", "pretraining.phases.0.steps: must be a whole number (it is 100)", ""),
+        ("steps: 100", "steps: true", "must be a whole number (it is true)", ""),
+        ("steps: 100", "steps: 1.5", "must be a whole number (it is 1.5)", ""),
         ("warmup_steps: 10", "learning_rate: .nan", "learning_rate: input should be a finite number", ""),
-        ("warmup_steps: 10", "bias_correction: no", "bias_correction: input should be a valid boolean (it is no)", ""),
+        ("warmup_steps: 10", "bias_correction: no", "bias_correction: must be true or false (it is no)", ""),
         (
             "kind: books",
             "kind: book",
@@ -514,6 +523,79 @@ def test_bad_values_are_refused_with_file_line_key_rule_value(
     assert todo in str(error)
 
 
+FINETUNED = "checkpoint: {from: %s}\nfinetuning: {tasks: [cola]}\n"
+TASK = "finetuning: {tasks: [m], define: {m: {%s}}}\n"
+OWN = "files: {train: {path: a.csv}}, "
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        # what was meant is named
+        (
+            "name: small\n" + FINETUNED % "{path: ../x}",
+            "checkpoint.from: must be a folder, a .zip or a version, written as text",
+        ),
+        ("name: small\n" + FINETUNED % "{path: ../x}", "\n  → Write `from: ../x`."),
+        ("name: small\n" + FINETUNED % "{wiki: dewiki}", "\n  → Name one of these."),
+        (
+            "name: small\n" + FINETUNED % f"{{url: 'https://a/b.zip', sha256: {'1' * 64}, foo: 1}}",
+            "Known keys here: sha256, url.",
+        ),
+        ("name: small\ncheckpoint: ../x\nfinetuning: {tasks: [cola]}\n", "Write `checkpoint: {from: ../x}`."),
+        (
+            SMALL.replace("pretraining:", "pretraining:\n  start: {from: {path: ../x}, mode: warm}"),
+            "Write `from: ../x`.",
+        ),
+        (
+            SMALL + "vocabulary: {from: {path: words.txt}}\n",
+            "vocabulary.from: must be text\n  → Write `from: words.txt`.",
+        ),
+        (SMALL + TASK % "files: {train: a.csv}", "Write `train: {path: a.csv}` for a file or folder of this machine."),
+        (
+            SMALL + TASK % "files: {train: {path: a.csv, sheet: 1}}",
+            "train.sheet: unknown key\n  → Known keys here: path.",
+        ),
+        (
+            SMALL + TASK % "files: a.csv",
+            "files: must be a map of keys (it is a.csv)\n  → Its keys are dev, test, train.",
+        ),
+        (SMALL + "finetuning: {tasks: [cola], data: {cola: /a/b}}\n", "Write `cola: {path: /a/b}`"),
+        (SMALL + "finetuning: {tasks: [cola], data: {cola: official}}\n", "Write `cola: {official: true}`."),
+        (SMALL + "finetuning: {tasks: cola}\n", "tasks: must be a list (it is cola)\n  → Write `tasks: [cola]`."),
+        # rules in words
+        (SMALL + "finetuning: {tasks: [a-b]}\n", "tasks.0: must be a name of letters, digits and _ only (it is a-b)"),
+        (SMALL + "finetuning: {define: {a-b: {files: {train: {path: a}}}}}\n", "define.a-b: must be a name of letters"),
+        (
+            SMALL + TASK % "files: {train: {url: 'ftp://a', sha256: x}}",
+            "url: must begin with https://, http:// or file://",
+        ),
+        (SMALL + TASK % "files: {train: {url: 'ftp://a', sha256: x}}", "sha256: must be a SHA-256: 64 digits"),
+        (SMALL + TASK % (OWN + "published: {system: a}"), "published: must be a list"),
+        (SMALL + TASK % (OWN + "title: [a]"), "title: must be text"),
+        (SMALL + "finetuning: {tasks: [cola], learning_rate: fast}\n", "learning_rate: must be a number (it is fast)"),
+        (SMALL + "finetuning: {tasks: [cola], define: [m]}\n", "finetuning.define: must be a map of keys"),
+        (SMALL + "shards: {mask_random_keep: [1, 0]}\n", "shards.mask_random_keep: has no value number 3"),
+        (SMALL.replace("path: texts", "path: ''"), "from.path: must not be empty\n"),
+        (
+            SMALL.replace("\n    books: {kind: books, from: {path: texts}}", " {}"),
+            "sources: has 0 values, and must have 1",
+        ),
+    ],
+)
+def test_refusals_are_in_the_words_of_people(tmp_path: Path, text: str, said: str) -> None:
+    message = str(refused(tmp_path, text))
+    assert said in message
+    assert "valid " not in message and "pattern" not in message
+
+
+def test_every_pattern_has_words() -> None:
+    fields = [field for module in (config, settings) for model in vars(module).values()
+              if isinstance(model, type) and issubclass(model, BaseModel) for field in model.model_fields.values()]  # fmt: skip
+    found = set(re.findall(r"pattern='(.*?)'[,)]", " ".join(map(repr, fields)).replace("\\\\", "\\")))
+    assert len(found) >= 8 and found <= set(PATTERNS)
+
+
 def test_several_faults_are_said_together_and_once(tmp_path: Path) -> None:
     error = refused(tmp_path, SMALL.replace("kind: books", "kind: bocks").replace("steps: 100", "steps: 0"))
     lines = [line.rpartition("small.yaml")[2] for line in error.what.splitlines()]
@@ -537,7 +619,7 @@ def test_sources_of_one_wiki_and_names_that_collide_are_refused(tmp_path: Path) 
         ("kind: tagging, metric: f1", "metric f1 is none of tagging: entity_f1, accuracy"),
         ("kind: multiple_choice", "multiple_choice needs choices"),
         ("kind: sentence_similarity", "pairs of train have no scores"),
-        ("negative: other", "negative and positive_score are of kind sentence_similarity, not of classification"),
+        ("negative: other", "negative: says nothing of a task of kind classification, but of sentence_similarity"),
         ("labels: [a, b, a]", "labels names one twice"),
         ("kind: pairs", "pair_classification"),
         ("text_c: a", "unknown key"),
@@ -608,9 +690,9 @@ def test_official_files_are_for_tasks_known_by_name_only(tmp_path: Path) -> None
     config = recipe.config_for("task_data_cola")
     assert config.asked() == {"task": "cola", "from": {"official": True}}
     error = refused(tmp_path, SMALL + "finetuning: {tasks: [cola], data: {cola: {official: false}}}\n")
-    assert "finetuning.data.cola" in error.what
+    assert "finetuning.data.cola.official: must be true (it is false)" in error.what
     error = refused(tmp_path, SMALL.replace("from: {path: texts}", "from: {official: true}"))
-    assert "`from` names one of: path, url" in error.what
+    assert "from: must have one of: path; url" in error.what
 
 
 def test_a_vocabulary_is_named_by_a_file_or_a_version(tmp_path: Path) -> None:
@@ -784,7 +866,7 @@ def test_a_start_from_a_url_is_a_zip_with_a_digest(tmp_path: Path) -> None:
     )
     assert "pretraining.start.from.sha256: is missing" in refused(tmp_path, start(url, "")).what
     error = refused(tmp_path, begun(tmp_path, "{from: {path: ./model}, mode: warm}"))
-    assert "pretraining.start.from.path: unknown key" in str(error)
+    assert "small.yaml:6: pretraining.start.from: must be a folder, a .zip or a version" in error.what
 
 
 def test_an_inherited_vocabulary_is_deleted_with_null(tmp_path: Path) -> None:
@@ -846,7 +928,7 @@ def test_a_checkpoint_may_be_a_version_of_the_store_or_a_folder_of_a_wheel(tmp_p
             "small.yaml:2: checkpoint.from.file: is missing",
             "small.yaml:2: checkpoint.from.member: is missing",
         ),
-        ("{from: {path: ./model}}", "", "small.yaml:2: checkpoint.from.path: unknown key", ""),
+        ("{from: {path: ./model}}", "", "small.yaml:2: checkpoint.from: must be a folder, a .zip", "from: ./model"),
         (
             "{from: ./model}",
             "corpus: {sources: {a: {kind: books, from: {path: texts}}}}\n",
@@ -1086,6 +1168,18 @@ finetuning:
     layers = {task: [variant.layers for variant in each.variants] for task, each in found.items()}  # type: ignore[attr-defined]
     assert layers == {"cola": [None], "conll2003": ["last", "embeddings"], "wnut17": ["weighted_all"]}
     assert found["cola"].plain()["bilstm"] == {"hidden": 768, "layers": 2}  # the paper's
+
+
+def test_a_task_may_have_its_own_number_of_seeds_and_the_others_keep_what_they_are(tmp_path: Path) -> None:
+    text = SMALL + "finetuning: {tasks: [cola, mnli], seeds: 5%s}\n"
+    plain = load(tmp_path, small=text % "").get("small")
+    changed = load(tmp_path, small=text % ", overrides: {mnli: {seeds: 1}}").get("small")
+    configs = [changed.config_for(f"finetuned_{task}") for task in ("cola", "mnli")]
+    assert [config.seeds for config in configs if isinstance(config, FinetuneConfig)] == [5, 1]
+    differ = {name for name in plain.asset_names() if plain.digest_for(name) != changed.digest_for(name)}
+    assert differ == {"finetuned_mnli"}
+    error = refused(tmp_path, text % ", overrides: {mnli: {seeds: 0}}")
+    assert "finetuning.overrides.mnli.seeds: " in error.what
 
 
 def test_every_override_is_a_field_of_the_stage() -> None:

@@ -258,16 +258,16 @@ TASK_SCHEMA = pa.schema(
 
 
 def good_task(folder: Path) -> tuple[Frozen, dict[str, Any]]:
-    for part, count in (("train", 6), ("dev", 4), ("test", 4)):
+    for part, count in (("train", 6), ("dev", 10), ("test", 4)):
         rows = [{"example_id": f"{part}-{i}", "text_a": f"{part} {i}", "label": i % 2} for i in range(count)]
         pq.write_table(pa.Table.from_pylist(rows, TASK_SCHEMA), folder / f"{part}.parquet")
-    task = {"name": "mine", "labels": ["no", "yes"], "counts": {"train": 6, "dev": 4, "test": 4}}
+    task = {"name": "mine", "labels": ["no", "yes"], "counts": {"train": 6, "dev": 10, "test": 4}}
     (folder / "task.json").write_text(json.dumps(task))
     return TaskDataConfig(task="mine"), {}
 
 
 def task_of_kind(folder: Path, kind: str) -> None:
-    """A good task of another kind in the place of `good_task`'s: 6 examples of train, 4 of dev and test."""
+    """A good task of another kind in the place of `good_task`'s: 6 examples of train, 10 of dev, 4 of test."""
     list_of = partial(pa.list_, pa.string())
     answer = pa.struct([("text", pa.string()), ("start", pa.int32())])
     fields: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -277,7 +277,7 @@ def task_of_kind(folder: Path, kind: str) -> None:
         "tagging": [("words", list_of()), ("tags", pa.list_(pa.int32())), ("document_id", pa.string())],
         "span": [("question", pa.string()), ("context", pa.string()), ("answers", pa.list_(answer)), ("impossible", pa.bool_())],
     }  # fmt: skip
-    for part, count in (("train", 6), ("dev", 4), ("test", 4)):
+    for part, count in (("train", 6), ("dev", 10), ("test", 4)):
         rows = [
             {"example_id": f"{part}-{i}", "text_a": f"{part} {i}", "text_b": "b", "score": i / 2} for i in range(count)
         ]
@@ -299,7 +299,7 @@ def task_of_kind(folder: Path, kind: str) -> None:
         kept = [{name: each.get(name) for name in schema.names} for each in rows]
         pq.write_table(pa.Table.from_pylist(kept, schema), folder / f"{part}.parquet")
     labels = ["O", "B-PER", "I-PER"] if kind == "tagging" else []
-    task = {"name": "mine", "kind": kind, "labels": labels, "counts": {"train": 6, "dev": 4, "test": 4}}
+    task = {"name": "mine", "kind": kind, "labels": labels, "counts": {"train": 6, "dev": 10, "test": 4}}
     (folder / "task.json").write_text(json.dumps(task))
 
 
@@ -409,7 +409,11 @@ def official(poison: Poison, **counts: int) -> Poison:
     """Spoils a public task, whose parts officially have so many examples."""
 
     def change(folder: Path, statistics: dict[str, Any]) -> None:
-        told = {"official_counts": {"train": 6, "dev": 4, "test": 4} | counts, "dropped": {}, "notes": ["dev is short"]}
+        told = {
+            "official_counts": {"train": 6, "dev": 10, "test": 4} | counts,
+            "dropped": {},
+            "notes": ["dev is short"],
+        }
         edit_json(folder / "task.json", lambda task: task.update(told))
         poison(folder, statistics)
 
@@ -686,6 +690,10 @@ POISON: dict[str, dict[str, Poison]] = {
         "data_present": written("not_run.json", "{}"),
         "has_examples": all_of(
             emptied("test.parquet"), lambda f, s: edit_json(f / "task.json", lambda t: t["counts"].update(test=0))
+        ),
+        "dev_large_enough": all_of(
+            lambda f, s: edit(f / "dev.parquet", lambda rows: rows.pop()),
+            lambda f, s: edit_json(f / "task.json", lambda t: t["counts"].update(dev=9)),
         ),
         "example_ids_unique": row(1, "train.parquet", example_id="train-0"),
         "texts_not_empty": row(1, "test.parquet", text_a=" "),
@@ -1078,7 +1086,7 @@ def test_a_public_task_keeps_its_test_examples_whole_and_may_lack_a_test_part(tm
     official(row(1, "test.parquet", text_a=" "))(tmp_path, statistics)
     assert failed("task_data", tmp_path, config, statistics) == {}
     emptied("test.parquet")(tmp_path, statistics)
-    said = {"needed": ["train", "dev"], "official_counts": {"train": 6, "dev": 4}}
+    said = {"needed": ["train", "dev"], "official_counts": {"train": 6, "dev": 10}}
     edit_json(tmp_path / "task.json", lambda task: task.update(said) or task["counts"].update(test=0))
     assert failed("task_data", tmp_path, config, statistics) == {}
 
