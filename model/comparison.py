@@ -11,6 +11,7 @@ from typing import Any
 
 from model import lines, metrics, pages
 from model.imported import TOLD as IMPORTED
+from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
 from pipeline.config import Comparison, ComparisonColumn, ComparisonRow
 from pipeline.errors import DataError
@@ -19,11 +20,12 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="comparison",
     function="model.comparison:make_comparison",
-    version="3",  # 3: wider pages
+    version="4",  # 4: negative spreads, isolated texts, cells that say why they are empty
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",
         "model/report_plots.py",
+        "model/shown_numbers.py",
         "model/pages.py",
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
@@ -49,7 +51,7 @@ def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -
     pages.write(out / "comparison.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
     pages.write(out / "comparison.md", markdown(found))
     told = {"notes": notes(found), "plots": _plots(found), **_lines(found)}
-    page = pages.render("comparison.html.j2", {}, **found, **told)
+    page = pages.render("comparison.html.j2", {"decimal": decimal}, **found, **told)
     pages.write(out / "comparison.html", page)
     return _statistics(found)
 
@@ -162,9 +164,9 @@ def shown(cell: Mapping[str, Any], column: Mapping[str, Any]) -> str:
     if cell["state"] in (NOT_MADE, NONE, PUBLISHED_ONLY):
         return {NOT_MADE: NOT_MADE, NONE: "–", PUBLISHED_ONLY: ""}[cell["state"]]
     digits = column["digits"]
-    text = f"{cell['median']:.{digits}f}"
+    text = decimal(cell["median"], digits)
     if len(cell["values"]) > 1:
-        text += f" ({cell['lowest']:.{digits}f}–{cell['highest']:.{digits}f})"
+        text += f" ({interval(cell['lowest'], cell['highest'], digits)})"
     if cell["state"] == IN_PART:
         text += f", {len(cell['values'])} of {len(cell['values']) + len(cell['not_run'])} run"
     return text
@@ -185,17 +187,21 @@ def _lines(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
     return {"heads": [heads], "lines": lines}
 
 
-def text_table(found: Mapping[str, Any], escape: Callable[[str], str] = str) -> str:
-    """The table in Markdown's form, its columns in line; `escape` is applied to every cell."""
+def text_table(found: Mapping[str, Any], escape: Callable[[str], str] = str, line: str = "│") -> str:
+    """The table with its columns in line; `escape` is applied to every cell.
+
+    `line` stands between two columns: | makes it a table of Markdown, where `escape` has to see to a | inside a cell.
+    """
     told = _lines(found)
-    cells = [[escape(text) for text in line] for line in (*told["heads"], *told["lines"])]
-    widths = [max(3, *(len(line[place]) for line in cells)) for place in range(len(cells[0]))]
+    cells = [[escape(text) for text in texts] for texts in (*told["heads"], *told["lines"])]
+    widths = [max(3, *(len(texts[place]) for texts in cells)) for place in range(len(cells[0]))]
 
-    def row(line: Sequence[str]) -> str:
-        numbers = (text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True))
-        return f"| {' | '.join([line[0].ljust(widths[0]), *numbers])} |"
+    def row(texts: Sequence[str]) -> str:
+        numbers = (text.rjust(width) for text, width in zip(texts[1:], widths[1:], strict=True))
+        return f"{line} {f' {line} '.join([texts[0].ljust(widths[0]), *numbers])} {line}"
 
-    rule = f"|{'-' * (widths[0] + 2)}|{'|'.join('-' * (width + 1) + ':' for width in widths[1:])}|"
+    right = [f"{'-' * (width + 1)}:" for width in widths[1:]]
+    rule = f"{line}{line.join(['-' * (widths[0] + 2), *right])}{line}"
     return "\n".join([row(cells[0]), rule, *map(row, cells[1:])])
 
 
@@ -203,7 +209,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     """comparison.md."""
     parts = [f"# {pages.escape_markdown(found['title'])}"]
     parts += [pages.escape_markdown(found["description"])] if found["description"] else []
-    parts += [text_table(found, pages.escape_markdown), *map(pages.escape_markdown, notes(found))]
+    parts += [text_table(found, pages.escape_markdown, "|"), *map(pages.escape_markdown, notes(found))]
     return "\n\n".join(parts)
 
 

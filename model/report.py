@@ -26,6 +26,7 @@ from model.release import SENTENCE_VECTORS
 from model.report_examples import right_and_wrong
 from model.report_task import METRIC_TITLES, TaskResult, task_result
 from model.report_words import UNKNOWN
+from model.shown_numbers import decimal, interval
 from model.submissions import write_submissions
 from pipeline.config import ReportConfig
 from pipeline.stage import Stage
@@ -33,13 +34,14 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="benchmark_report",
     function="model.report:make_report",
-    version="2",  # 2: intervals, grids, GLUE averages, right and wrong per example, files for leaderboards
+    version="3",  # 3: bounds of chance, right-to-left texts, settings that apply, readable negative intervals
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
         "model/report_*.py",
         "model/predicted.py",
         "model/bootstrap.py",
+        "model/shown_numbers.py",
         "model/weighted_metrics.py",
         "model/glue_average.py",
         "model/submissions.py",
@@ -177,9 +179,10 @@ def _made_elsewhere(content: Mapping[str, Any]) -> bool:
 
 def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
     filters: dict[str, Callable[..., Any]] = {
-        "points": lambda value: "–" if value is None else f"{value:.1f}",
-        "range": lambda row: "–" if len(row["seeds"]) < 2 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
-        "interval": lambda row: "–" if row["low"] is None else f"{row['low']:.1f}–{row['high']:.1f}",
+        "points": lambda value: "–" if value is None else decimal(value),
+        "range": lambda row: "–" if len(row["seeds"]) < 2 else interval(row["lowest"], row["highest"]),
+        "spread": lambda row: "–" if row["median"] is None else interval(row["lowest"], row["highest"]),
+        "interval": lambda row: "–" if row["low"] is None else interval(row["low"], row["high"]),
         "signed": _signed,
         "percent": lambda value: "–" if value is None else f"{100 * value:.1f} %",
         "count": lambda value: "–" if value is None else f"{value:,}",
@@ -197,7 +200,8 @@ def _signed(value: float | None) -> str:
     """A difference with its sign, none where it is rounded to 0."""
     if value is None:
         return "–"
-    return f"{value:+.1f}".replace("-", "−") if f"{abs(value):.1f}" != "0.0" else "0.0"
+    shown = decimal(value)
+    return f"+{shown}" if value > 0 and shown != "0.0" else shown
 
 
 def _number(value: Any) -> str:
@@ -292,7 +296,7 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
             shown |= {"part": row["part"], "metric": task["metric_title"], "score": row["ours"]}
             empty |= {name: row[name] for name in ("untrained", "tfidf", "majority") if row[name] is not None}
             if row["low"] is not None:
-                empty["interval"] = f"{row['low']:.1f}–{row['high']:.1f}"
+                empty["interval"] = interval(row["low"], row["high"])
             empty["contaminated"] = UNKNOWN if _made_elsewhere(content) else _overlap_words(task["contamination"])
             if beside:
                 empty |= {"published": f"{beside['points']} ({beside['system']})", "difference": beside["difference"]}

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from model.predicted import SCORED, Predicted, answers, exactly_right, read_table, right
 from model.scoring.entities import entities
+from model.shown_numbers import decimal
 from pipeline.iob import TAG
 
 SHOWN = 10
@@ -118,8 +119,8 @@ def _shown(predicted: Predicted, seed: int, at: int, row: Mapping[str, Any], fou
             of_ranks = "" if predicted.kind == "regression" else " of the ranking"
             return {
                 "texts": _cut([row.get("text_a"), row.get("text_b")]),
-                "answer": f"{table['label'][at].as_py():.2f}",
-                "prediction": f"{table['prediction'][at].as_py():.2f}",
+                "answer": decimal(table["label"][at].as_py(), 2),
+                "prediction": decimal(table["prediction"][at].as_py(), 2),
                 "how": f"off by {found:+.2f}{of_ranks}".replace("-", "−"),
             }
     answer, prediction = str(table["label"][at].as_py()), str(table["prediction"][at].as_py())

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model import metrics
+from model.shown_numbers import decimal, interval
 
 UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
 """what there is to say of contamination where a model was made elsewhere"""
@@ -94,25 +95,25 @@ def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
 def _task_words(task: Mapping[str, Any]) -> str:
     row, found = task["rows"][0], task["verdict"]
     seeds = "" if len(row["seeds"]) == 1 else f", median of {len(row['seeds'])} seeds"
-    interval = "" if row["low"] is None else f" (95 % interval {row['low']:.1f}–{row['high']:.1f})"
+    between = "" if row["low"] is None else f" (95 % interval {interval(row['low'], row['high'])})"
     part = PARTS_IN_WORDS.get(row["part"], row["part"])
-    text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {part}{interval}{seeds}."
+    text = f"{task['title']}: {decimal(row['ours'])} points of {task['metric_title']} on {part}{between}{seeds}."
     if row["untouched"] is not None:
-        text += f" The checkpoint before any step of fine-tuning gets {row['untouched']:.1f}."
+        text += f" The checkpoint before any step of fine-tuning gets {decimal(row['untouched'])}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
     if found["pretraining"] is not None:
         difference = row["ours"] - row["untrained"]
         text += {
-            "helped": f" Pretraining helped: the same network without it gets {row['untrained']:.1f}.",
-            "hurt": f" Pretraining did not help: the same network without it gets more, {row['untrained']:.1f}.",
+            "helped": f" Pretraining helped: the same network without it gets {decimal(row['untrained'])}.",
+            "hurt": f" Pretraining did not help: the same network without it gets more, {decimal(row['untrained'])}.",
             "same": f" Pretraining made no measurable difference: the same network without it gets "
-            f"{row['untrained']:.1f}, and with {drawn} a difference of {abs(difference):.1f} is within "
+            f"{decimal(row['untrained'])}, and with {drawn} a difference of {abs(difference):.1f} is within "
             f"chance (up to {found['noise']:.1f}).",
         }[found["pretraining"]]
     if found["tfidf"] is not None:
         text += {
-            "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",
-            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {row['tfidf']:.1f}.",
-            "same": f" TF-IDF with logistic regression gets as much, within chance: {row['tfidf']:.1f}.",
+            "helped": f" It is above TF-IDF with logistic regression ({decimal(row['tfidf'])}).",
+            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {decimal(row['tfidf'])}.",
+            "same": f" TF-IDF with logistic regression gets as much, within chance: {decimal(row['tfidf'])}.",
         }[found["tfidf"]]
     return text

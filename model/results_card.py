@@ -12,6 +12,7 @@ from typing import Any
 
 from model.pages import escape_markdown
 from model.report_words import PARTS_IN_WORDS
+from model.shown_numbers import decimal, interval
 
 EVAL_RESULTS = ".eval_results"
 
@@ -196,7 +197,7 @@ def _seeds(row: Mapping[str, Any]) -> str:
 
 
 def _interval(score: Mapping[str, Any]) -> str:
-    return "" if score["low"] is None else f", 95 % interval {score['low']:.1f}–{score['high']:.1f}"
+    return "" if score["low"] is None else f", 95 % interval {interval(score['low'], score['high'])}"
 
 
 def _part(part: str) -> str:
@@ -211,7 +212,7 @@ def _section(entries: Sequence[Mapping[str, Any]], source: Source) -> str:
     """The scores as a table."""
     rows = [
         f"| {escape_markdown(entry['title'])} | {_part(row['part'])}{_other(row)} | {row['examples']:,} | {escape_markdown(score['title'])} | "
-        f"{score['ours']:.1f} | {_dashed(score)} | {score['highest']:.1f} | {len(score['seeds'])} |"
+        f"{decimal(score['ours'])} | {_dashed(score)} | {decimal(score['highest'])} | {len(score['seeds'])} |"
         for entry in entries
         for row in entry["rows"]
         for score in row["metrics"].values()
@@ -247,7 +248,7 @@ def _diverged(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _dashed(score: Mapping[str, Any]) -> str:
-    return "–" if score["low"] is None else f"{score['low']:.1f}–{score['high']:.1f}"
+    return "–" if score["low"] is None else interval(score["low"], score["high"])
 
 
 def _setting(value: Any) -> str:

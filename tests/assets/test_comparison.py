@@ -72,7 +72,7 @@ def test_from_nothing_to_a_full_table(world: World) -> None:
     waits = {check["name"] for check in record.body["validation"]["results"] if not check["passed"]}
     assert waits == {"members_run"}
     output = world.bert("compare", "pair")
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines() if line[:1] == "|"]
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if line[:1] == "│"]
     assert lines[0] == ["", "seeds", "loss", "loss, published", "pairs right"]
     assert lines[2:] == [["pairs", "1", "1.50", "1.25", "81.2"], ["none", "1", "not run", "", "not run"]]
     assert "Not run: tiny_child" in output

@@ -83,7 +83,7 @@ def test_median_and_extremes_by_hand(inputs: dict[str, Path]) -> None:
 def test_a_published_number_stands_as_it_was_written(number: float, told: str) -> None:
     rows = ({"label": "paper", "published": {"loss": number}},)
     line = comparison.text_table(comparison.table({}, config_of(rows=rows))).splitlines()[2]
-    assert [cell.strip() for cell in line.strip("|").split("|")][3] == told
+    assert [cell.strip() for cell in line.strip("│").split("│")][3] == told
 
 
 def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -> None:
@@ -103,7 +103,7 @@ def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -
 
 def test_the_table_in_characters(inputs: dict[str, Path]) -> None:
     lines = comparison.text_table(comparison.table(inputs, config_of())).splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
     assert cells[0] == ["", "seeds", "loss", "perplexity", "perplexity, published", "pairs", "MNLI", "MNLI, published"]
     assert cells[2:] == [
         [
@@ -156,6 +156,27 @@ def test_what_people_write_is_escaped(inputs: dict[str, Path], tmp_path: Path) -
     assert "<script" not in text
     row = next(line for line in text.splitlines() if line.startswith("| &lt;"))
     assert row.replace("\\|", "").count("|") == 5  # label, runs, loss, published
+
+
+def test_a_pipe_in_a_label_is_a_pipe_and_no_column(inputs: dict[str, Path]) -> None:
+    rows = ({"label": "a | b", "recipes": ("a1",)},)
+    found = comparison.table(inputs, config_of(rows=rows))
+    terminal = comparison.text_table(found).splitlines()
+    assert "a | b" in terminal[2] and len({line.count("│") for line in terminal}) == 1
+    import markdown
+
+    page = markdown.markdown(comparison.markdown(found), extensions=["tables"])
+    assert "<td>a | b</td>" in page and page.count("<td") == page.count("<th>") + page.count("<th ")
+
+
+def test_negative_numbers_are_told_apart_from_dashes(inputs: dict[str, Path]) -> None:
+    for seed, value in (("a1", -0.6), ("a2", -0.25), ("a3", 0.1)):
+        finetuned(inputs[f"{seed}/pretrained"].parent / f"{seed}_cola", value)
+        inputs[f"{seed}/finetuned_cola"] = inputs[f"{seed}/pretrained"].parent / f"{seed}_cola"
+    column = {"name": "cola", "title": "CoLA", "metric": "tasks.cola.dev.accuracy", "format": "points", "digits": 1}
+    config = config_of(columns=(column,), rows=({"label": "three", "recipes": ("a1", "a2", "a3")},))
+    found = comparison.table(inputs, config)
+    assert comparison.shown(found["rows"][0]["cells"]["cola"], found["columns"][0]) == "−25.0 (−60.0 to 10.0)"
 
 
 def test_nothing_run_at_all_makes_a_table_without_plots(tmp_path: Path) -> None:

@@ -621,3 +621,31 @@ def test_a_sub_sample_of_a_public_task_is_compared_with_nothing(tmp_path: Path) 
     assert "nyu-mll/glue" not in card
     diverged = {**result.entry, "diverged": [{"seed": 42, "why": "not finite"}]}
     assert "SST-2: 1 of 1 seeds diverged (seed 42: not finite)." in results_card.of_finetuned(diverged, source, "")
+
+
+def test_negative_scores_and_intervals_are_readable_everywhere(tmp_path: Path) -> None:
+    """A hyphen, or a dash before a minus sign, would read as another number."""
+    opposite = made_up.scores(tmp_path, "mine", "Mine", (0.7, 0.9), {"dev": 60}, train=90)
+    scores = json.loads((opposite / "scores.json").read_text())
+    for run in scores["seeds"]:
+        table = pq.read_table(opposite / "predictions" / f"dev-seed-{run['seed']}.parquet").to_pydict()
+        table["prediction"] = [-value for value in table["prediction"]]
+        pq.write_table(pa.table(table), opposite / "predictions" / f"dev-seed-{run['seed']}.parquet")
+        run["dev"] = {name: -value for name, value in run["dev"].items()}
+    for name in ("spearman", "pearson"):
+        values = [run["dev"][name] for run in scores["seeds"]]
+        scores["summary"]["dev"][name] = vars(metrics.spread(values))
+    (opposite / "scores.json").write_text(json.dumps(scores))
+    out = tmp_path / "out"
+    out.mkdir()
+    inputs = {"finetuned_mine": opposite, "task_data_mine": tmp_path / "task_data_mine"}
+    statistics = report.make_report(inputs, ReportConfig(recipe="mine", tasks=("mine",)), out)
+    (entry,) = entries(out).values()
+    row = entry["rows"][0]
+    told = f"−{abs(row['low']):.1f} to −{abs(row['high']):.1f}"
+    shown = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]*>", " ", (out / "report.html").read_text(), flags=re.DOTALL)
+    card = results_card.of_finetuned(entry, results_card.Source("mine", "", ""), "").partition("---\n# ")[2]
+    for text in (shown, (out / "report.md").read_text(), card):
+        assert told in text and f"−{abs(row['ours']):.1f}" in text
+        assert not re.search(r"(?<![\w:])[–-]\d|–−|[–-]-\d", text)
+    assert statistics["table"][0]["interval"] == told
