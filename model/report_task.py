@@ -13,6 +13,7 @@ from model import lines, metrics
 from model.glue_average import Measured
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
+from model.report_chance import chance
 from model.report_examples import worst
 from model.task_records import MALFORMED
 from model.tasks import NOT_RUN
@@ -77,7 +78,9 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         seeds = [run["seed"] for run in runs]
         predicted[part] = read_predicted(folder, part, seeds, kind, scores["labels"], data)
         drawn = resampled(predicted[part], list(summary))
-        rows.append(_row(scores, part, runs, drawn, predicted[part].unit) | {"not_official": unofficial.get(part, "")})
+        row = _row(scores, part, runs, drawn, predicted[part].unit)
+        guessing = points(chance(predicted[part], metric, row["drawn"] or row["examples"]))
+        rows.append(row | {"chance": guessing, "not_official": unofficial.get(part, "")})
         if part in unofficial:
             continue
         measured[part] = Measured(
@@ -189,8 +192,8 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
     """What a task's scores say about pretraining: `pretraining` and `tfidf` are helped, hurt, same or None (unknown).
 
     A difference counts only above what chance makes of it. Of accuracies of independent examples that is metrics.noise. Of all
-    else it is √2 times half the bootstrap interval, as if the other score were as uncertain as ours and of other examples (a
-    cautious bound), and no less than our seeds differ.
+    else the uncertainty of two scores of other examples adds up in squares (a cautious bound): of ours half the bootstrap interval,
+    of the other as much, and at least that of guessing (`chance`). It is no less than our seeds differ.
     """
 
     def compare(other: float | None) -> tuple[str | None, float | None]:
@@ -200,8 +203,8 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
             bound = 100 * metrics.noise(row["ours"] / 100, other / 100, row["examples"])
         else:
             seeds = max(row["highest"] - row["ours"], row["ours"] - row["lowest"])
-            chance = 0.0 if row["low"] is None else math.sqrt(2) * (row["high"] - row["low"]) / 2
-            bound = max(seeds, chance)
+            half = 0.0 if row["low"] is None else (row["high"] - row["low"]) / 2
+            bound = max(seeds, math.hypot(half, max(half, row["chance"])))
         difference = row["ours"] - other
         return ("same" if abs(difference) <= bound else "helped" if difference > 0 else "hurt"), round(bound, 4)
 
