@@ -8,6 +8,8 @@ predicted          published predictions, and scores in resamples of them
 report_examples    right and wrong per example
 glue_average       the GLUE average in both ways
 submissions        files for the leaderboards
+report_chance      what chance makes of a score
+report_settings    the settings that apply
 report_words       plain sentences and warnings
 report_plots       the plots
 """
@@ -19,14 +21,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from model import bootstrap, glue_average, lines, pages, report_words
+from model import bootstrap, glue_average, lines, pages, report_settings, report_words
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
 from model.report_examples import right_and_wrong
 from model.report_task import METRIC_TITLES, TaskResult, task_result
 from model.report_words import UNKNOWN
-from model.shown_numbers import decimal, interval
+from model.shown_numbers import decimal, interval, number
 from model.submissions import write_submissions
 from pipeline.config import ReportConfig
 from pipeline.stage import Stage
@@ -89,6 +91,8 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
         "leaderboards": write_submissions(folders, absent, out),
     }
     content["in_words"] = report_words.in_words(content)
+    titles, values = report_settings.table([task["settings"] for task in tasks if task["ran"]])
+    content["settings"] = {"titles": titles, "rows": values}
     reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
     content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
@@ -186,7 +190,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "signed": _signed,
         "percent": lambda value: "–" if value is None else f"{100 * value:.1f} %",
         "count": lambda value: "–" if value is None else f"{value:,}",
-        "number": _number,
+        "number": number,
         "overlap": _overlap_words,
         "metric": lambda name: METRIC_TITLES.get(name, name),
         "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
@@ -202,17 +206,6 @@ def _signed(value: float | None) -> str:
         return "–"
     shown = decimal(value)
     return f"+{shown}" if value > 0 and shown != "0.0" else shown
-
-
-def _number(value: Any) -> str:
-    """A setting or a measured number in characters."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool | str):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_number, value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _overlap_words(entry: Mapping[str, Any] | None) -> str:

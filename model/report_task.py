@@ -15,6 +15,7 @@ from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
 from model.report_chance import chance
 from model.report_examples import worst
+from model.report_settings import settings
 from model.task_records import MALFORMED
 from model.tasks import NOT_RUN
 from pipeline.errors import DataError
@@ -107,6 +108,7 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         "sizes": scores["sizes"],
         "truncated": scores.get("truncated", {}),
         "hyperparameters": scores.get("hyperparameters", {}),
+        "settings": settings(kind, scores.get("hyperparameters", {}), scores.get("truncated", {}).get("train")),
         "confusion": scores.get("confusion") if len(scores["labels"]) <= CONFUSION_LABELS else None,
         "constant": _constant(scores),
         "no_tfidf": _no_tfidf(scores),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model.pages import escape_markdown
+from model.report_settings import settings
 from model.report_words import PARTS_IN_WORDS
 from model.shown_numbers import decimal, interval
 
@@ -86,11 +87,8 @@ def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) ->
         **_index(f"{source.recipe}, {entry['title']}", [entry]),
     }
     sizes = ", ".join(f"{count:,} of {_part(part)}" for part, count in entry["sizes"].items() if count)
-    settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting(value)}"
-        for name, value in entry["hyperparameters"].items()
-        if value is not None and name not in ("seed", "seeds")
-    )
+    set_to = settings(entry["kind"], entry["hyperparameters"], entry.get("truncated", {}).get("train"))
+    told = ", ".join(f"{title} {value}" for title, value in set_to.items())
     labels = f"Labels: {', '.join(map(escape_markdown, entry['labels']))}.\n\n" if entry["labels"] else ""
     return f"""---
 {yaml_text(metadata)}---
@@ -98,7 +96,7 @@ def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) ->
 
 The encoder of {escape_markdown(source.recipe)}{_named(source)}, fine-tuned on {escape_markdown(entry["title"])}.{weights}
 
-{labels}Data: {sizes or "not told"}. Settings: {escape_markdown(settings) or "not told"}.
+{labels}Data: {sizes or "not told"}. Settings: {escape_markdown(told) or "not told"}.
 
 {_section([entry], source)}## Use
 
@@ -251,16 +249,12 @@ def _dashed(score: Mapping[str, Any]) -> str:
     return "–" if score["low"] is None else interval(score["low"], score["high"])
 
 
-def _setting(value: Any) -> str:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
-
-
 def _use(architecture: str, entry: Mapping[str, Any]) -> str:
     if not architecture:
-        settings = entry["hyperparameters"]
+        set_to = entry["hyperparameters"]
         frozen = "layers on top of a frozen encoder, which is not in this folder"
-        bilstm = "a BiLSTM on top of BERT" if settings.get("bilstm") else f"pooling {settings.get('pooling', '')}"
-        what = frozen if settings.get("encoder") == "frozen" else bilstm
+        bilstm = "a BiLSTM on top of BERT" if set_to.get("bilstm") else f"pooling {set_to.get('pooling', '')}"
+        what = frozen if set_to.get("encoder") == "frozen" else bilstm
         return f"transformers has no class for this model ({what}): its weights are under bertworks' own names.\n"
     auto = "AutoModel" if architecture == "BertModel" else architecture.replace("Bert", "AutoModel", 1)
     return f"""```python

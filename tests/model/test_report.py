@@ -361,7 +361,7 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
-    assert widths and set(widths) <= {12, 11, 4, 3}  # a title with | stays in its own cell
+    assert widths and set(widths) <= {12, 11, 14, 4, 3}  # a title with | stays in its own cell
 
 
 def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
@@ -651,3 +651,22 @@ def test_negative_scores_and_intervals_are_readable_everywhere(tmp_path: Path) -
         assert told in text and f"−{abs(row['ours']):.1f}" in text
         assert not re.search(r"(?<![\w:])[–-]\d|–−|[–-]-\d", text)
     assert statistics["table"][0]["interval"] == told
+
+
+def test_settings_of_every_task_stand_in_page_and_markdown(tmp_path: Path) -> None:
+    people = made_up.tags(tmp_path, "people", "People", (0.95,), {"dev": 60})
+    cola = made_up.classes(tmp_path, "cola", "CoLA", ["no", "ok"], (0.8,), {"dev": 100})
+    frozen = {"encoder": "frozen", "layers": "last", "bilstm": {"hidden": 64, "layers": 2}, "pooling": "tokens"}
+    path = people / "scores.json"
+    scores = json.loads(path.read_text())
+    path.write_text(json.dumps({**scores, "hyperparameters": {**scores["hyperparameters"], **frozen}}))
+    out = make(tmp_path, {"people": people, "cola": cola})
+    page = re.sub(r"<[^>]*>", " ", (out / "report.html").read_text())
+    for text in (page, (out / "report.md").read_text()):
+        of_settings = re.sub(r"[\s|]+", " ", text.partition("Data and settings")[2])
+        assert (
+            "encoder layers read BiLSTM pooling long texts learning rate epochs batch warm-up weight decay"
+            in of_settings
+        )
+        assert "frozen last 2 layers of 64 – rows of 128 tokens 3e-05 3 32 10 % 0.01 0.1 fp32" in of_settings
+        assert "– – – cls cut off at 128 tokens (17 of train) 3e-05 3 32 10 % 0.01 0.1 fp32" in of_settings

@@ -106,13 +106,13 @@ def test_the_card_of_a_fine_tuned_model_says_how_to_load_it() -> None:
     assert "Of 3 seeds these are the weights of seed 43" in card.text
     assert "Labels: no, &lt;b&gt;." in card.text
     assert "Data: 8,551 of train, 1,043 of dev." in card.text
-    assert "learning rate 2e-05, epochs 3, pooling cls." in card.text.replace("\\", "")
+    assert "Settings: pooling cls, learning rate 2e-05, epochs 3." in card.text.replace("\\", "")
     other = ModelCard(of_finetuned(ENTRIES[3], SOURCE, ""))
     assert other.data.pipeline_tag == "question-answering" and other.data.library_name is None
     assert "transformers has no class for this model (pooling cls)" in other.text
     settings = {"pooling": "tokens", "bilstm": {"hidden": 768, "layers": 2}}
     tagged = of_finetuned({**ENTRIES[3], "hyperparameters": settings}, SOURCE, "")
-    assert "(a BiLSTM on top of BERT)" in tagged and "bilstm hidden 768, layers 2" in tagged.replace("\\", "")
+    assert "(a BiLSTM on top of BERT)" in tagged and "Settings: BiLSTM 2 layers of 768." in tagged
     frozen = of_finetuned({**ENTRIES[3], "hyperparameters": {**settings, "encoder": "frozen"}}, SOURCE, "")
     assert "(layers on top of a frozen encoder, which is not in this folder)" in frozen
 
