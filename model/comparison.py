@@ -11,6 +11,7 @@ from typing import Any
 
 from model import lines, metrics, pages
 from model.imported import TOLD as IMPORTED
+from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
 from pipeline.config import Comparison, ComparisonColumn, ComparisonRow
@@ -27,6 +28,7 @@ STAGE = Stage(
         "model/report_plots.py",
         "model/shown_numbers.py",
         "model/pages.py",
+        "model/isolated.py",
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
@@ -50,7 +52,7 @@ def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -
     found = table(inputs, config)
     pages.write(out / "comparison.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
     pages.write(out / "comparison.md", markdown(found))
-    told = {"notes": notes(found), "plots": _plots(found), **_lines(found)}
+    told = {"notes": notes(found, isolated), "plots": _plots(found), **_lines(found, isolated)}
     page = pages.render("comparison.html.j2", {"decimal": decimal}, **found, **told)
     pages.write(out / "comparison.html", page)
     return _statistics(found)
@@ -172,27 +174,36 @@ def shown(cell: Mapping[str, Any], column: Mapping[str, Any]) -> str:
     return text
 
 
-def _lines(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
-    """`heads` and `lines` of the table: a column of our numbers and, where there are any, one of published ones."""
+def _lines(found: Mapping[str, Any], apart: Callable[[str], str] = str) -> dict[str, list[list[str]]]:
+    """`heads` and `lines` of the table: a column of our numbers and, where there are any, one of published ones.
+
+    apart: applied to a title that more is said behind.
+    """
     heads, lines = ["", "seeds"], [[row["label"], str(len(row["recipes"]) or "")] for row in found["rows"]]
     for column in found["columns"]:
         heads.append(column["title"])
         for line, row in zip(lines, found["rows"], strict=True):
             line.append(shown(row["cells"][column["name"]], column))
         if column["published"]:
-            heads.append(f"{column['title']}, published")
+            heads.append(f"{apart(column['title'])}, published")
             for line, row in zip(lines, found["rows"], strict=True):
                 published = row["cells"][column["name"]]["published"]
                 line.append("" if published is None else f"{published:.15g}")
     return {"heads": [heads], "lines": lines}
 
 
-def text_table(found: Mapping[str, Any], escape: Callable[[str], str] = str, line: str = "│") -> str:
+def text_table(
+    found: Mapping[str, Any],
+    escape: Callable[[str], str] = str,
+    line: str = "│",
+    apart: Callable[[str], str] = str,
+) -> str:
     """The table with its columns in line; `escape` is applied to every cell.
 
-    `line` stands between two columns: | makes it a table of Markdown, where `escape` has to see to a | inside a cell.
+    `line` stands between two columns: | makes it a table of Markdown, where `escape` has to see to a | inside a cell. `apart` is
+    applied to text from outside that more is said behind.
     """
-    told = _lines(found)
+    told = _lines(found, apart)
     cells = [[escape(text) for text in texts] for texts in (*told["heads"], *told["lines"])]
     widths = [max(3, *(len(texts[place]) for texts in cells)) for place in range(len(cells[0]))]
 
@@ -209,12 +220,13 @@ def markdown(found: Mapping[str, Any]) -> str:
     """comparison.md."""
     parts = [f"# {pages.escape_markdown(found['title'])}"]
     parts += [pages.escape_markdown(found["description"])] if found["description"] else []
-    parts += [text_table(found, pages.escape_markdown, "|"), *map(pages.escape_markdown, notes(found))]
+    parts += [text_table(found, pages.escape_markdown, "|", isolated)]
+    parts += map(pages.escape_markdown, notes(found, isolated))
     return "\n\n".join(parts)
 
 
-def notes(found: Mapping[str, Any]) -> list[str]:
-    """What the table's signs mean, where the published numbers come from, and what was not run."""
+def notes(found: Mapping[str, Any], apart: Callable[[str], str] = str) -> list[str]:
+    """What the table's signs mean, where the published numbers come from, and what was not run. apart: as in `text_table`."""
     cells = [cell for row in found["rows"] for cell in row["cells"].values()]
     told = []
     if any(len(cell["values"]) > 1 for cell in cells):
@@ -222,7 +234,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     if any(cell["state"] == NONE for cell in cells):
         told.append("–: the model has no such number.")
     if any(column["published"] for column in found["columns"]) and found["source"]:
-        told.append(f"Published: {found['source']}.")
+        told.append(f"Published: {apart(found['source'])}.")
     left = not_run(found)
     if left:
         told.append(f"Not run: {', '.join(left)}.")

@@ -51,6 +51,7 @@ STAGE = Stage(
         "model/scoring/entities.py",
         "model/scoring/entity_scores.py",
         "model/pages.py",
+        "model/isolated.py",
         "model/report_templates/report*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",

@@ -11,6 +11,7 @@ from typing import Any
 
 from model import lines, metrics
 from model.glue_average import Measured
+from model.isolated import isolated
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
 from model.report_chance import chance
@@ -253,6 +254,7 @@ def _constant(scores: Mapping[str, Any]) -> str:
     if scores["kind"] == "sentence_similarity":
         return "a constant has no correlation"
     label = majority.get("label")
+    label = isolated(label) if isinstance(label, str) else label
     match scores["kind"]:
         case "regression" if isinstance(label, float):
             return f"always {label:.4g}, the mean of the scores in train: a constant has no correlation"

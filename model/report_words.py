@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model import metrics
+from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 
 UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
@@ -21,7 +22,7 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
         sentences.append(_task_words(task))
     for task in content["tasks"]:
         if task["ran"] and not task["rows"]:
-            sentences.append(f"{task['title']}: predicted, but not scored, since the answers are not known.")
+            sentences.append(f"{isolated(task['title'])}: predicted, but not scored, since the answers are not known.")
     if judged and not helped:
         sentences.append(
             "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for"
@@ -32,7 +33,7 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
             )
         )
     elif judged and len(helped) < len(judged):
-        names = ", ".join(task["title"] for task in helped)
+        names = ", ".join(isolated(task["title"]) for task in helped)
         sentences.append(f"So pretraining helped measurably on {len(helped)} of {len(judged)} tasks: {names}.")
     missing = [task for task in content["tasks"] if not task["ran"]]
     if missing:
@@ -44,7 +45,9 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
 def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> list[str]:
     """What would mislead a reader who does not know it."""
     found = []
-    reading_cls = [task["title"] for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
+    reading_cls = [
+        isolated(task["title"]) for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"
+    ]
     if reading_cls and encoder.get("sentence_task") == "none":
         # A checkpoint of somebody else's may have had a sentence task, and left its head out.
         outside = encoder.get("held_out") is None
@@ -59,12 +62,14 @@ def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> 
         for row in task["rows"] if task["ran"] else ():
             if row["not_official"]:
                 found.append(
-                    f"{task['title']}: {PARTS_IN_WORDS.get(row['part'], row['part'])} is not the official one "
+                    f"{isolated(task['title'])}: {PARTS_IN_WORDS.get(row['part'], row['part'])} is not the official one "
                     f"({row['not_official']}). No published score is its peer, and it counts in no average."
                 )
         if task["ran"] and task["diverged"]:
             named = "; ".join(f"seed {run['seed']}: {run['why']}" for run in task["diverged"])
-            found.append(f"{task['title']}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named}).")
+            found.append(
+                f"{isolated(task['title'])}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named})."
+            )
     return found
 
 
@@ -97,7 +102,9 @@ def _task_words(task: Mapping[str, Any]) -> str:
     seeds = "" if len(row["seeds"]) == 1 else f", median of {len(row['seeds'])} seeds"
     between = "" if row["low"] is None else f" (95 % interval {interval(row['low'], row['high'])})"
     part = PARTS_IN_WORDS.get(row["part"], row["part"])
-    text = f"{task['title']}: {decimal(row['ours'])} points of {task['metric_title']} on {part}{between}{seeds}."
+    text = (
+        f"{isolated(task['title'])}: {decimal(row['ours'])} points of {task['metric_title']} on {part}{between}{seeds}."
+    )
     if row["untouched"] is not None:
         text += f" The checkpoint before any step of fine-tuning gets {decimal(row['untouched'])}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"

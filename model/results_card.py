@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.isolated import isolated
 from model.pages import escape_markdown
 from model.report_settings import settings
 from model.report_words import PARTS_IN_WORDS
@@ -112,7 +113,7 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
             continue
         hub, row = HUB[entry["task"]], rows[0]
         named = f"; release {source.release}" if source.release else ""
-        notes = f"{entry['title']}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
+        notes = f"{isolated(entry['title'])}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
         dated = {"date": source.date} if source.date else {}
         files[f"{entry['task']}.yaml"] = yaml_text(
