@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from model import finetuning, release, report, results_card
+from model import finetuning, imported, release, report, results_card
 from model.lines import read_json
 from model.report_task import task_result
 from model.tasks import NOT_RUN
@@ -52,7 +52,9 @@ def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> b
     named = [entry for entry in found[0]["tasks"] if entry["task"] == task] if found else []
     # without a report of it, what the report would say
     entry = named[0] if named else task_result(task, _inputs(store, record, source), {}).entry
-    whose = results_card.Source(record.recipe, _release_of(store, record), found[1] if found else "")
+    whose = results_card.Source(
+        record.recipe, _release_of(store, record), found[1] if found else "", _checkpoint_of(store, record)
+    )
     architectures = read_json(folder / "config.json").get("architectures") or [""]
     (folder / CARD).write_text(results_card.of_finetuned(entry, whose, architectures[0]), encoding="utf-8")
     results_card.write_eval_results(results_card.eval_results([entry], whose), folder)
@@ -85,6 +87,14 @@ def _report(store: Store, record: Record, name: str) -> tuple[Mapping[str, Any],
         return None
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return content, str(made.body["finished"])[:10]
+
+
+def _checkpoint_of(store: Store, record: Record) -> str:
+    """What a recipe that only fine-tunes began from; "" where the encoder was pretrained here."""
+    encoder = store.record(record.inputs["pretrained"]) if "pretrained" in record.inputs else None
+    if encoder is None or encoder.stage != imported.STAGE.name:
+        return ""
+    return results_card.of_root(encoder.body["statistics"].get("root", {}))
 
 
 def _release_of(store: Store, record: Record) -> str:
