@@ -12,7 +12,7 @@ import pytest
 
 from model import comparison, report, results_card
 from model.isolated import in_page, isolated, moves
-from pipeline.config import Comparison, ReportConfig
+from pipeline.config import ComparisonConfig, ReportConfig
 from tests.model import made_up
 from tests.model.test_comparison import finetuned
 from tests.model.test_report import make
@@ -113,7 +113,7 @@ def test_nothing_in_a_comparison_is_moved(tmp_path: Path) -> None:
     columns = [{"name": "a", "title": HEBREW, "metric": "tasks.mnli.dev.accuracy", "format": "points"}]
     rows = [{"label": ARABIC, "recipes": ["x"], "published": {"a": 1.5}}]
     told = {"name": "n", "title": HEBREW, "description": OVERRIDE, "source": HEBREW, "columns": columns, "rows": rows}
-    config = Comparison.model_validate_json(json.dumps(told))
+    config = ComparisonConfig.model_validate_json(json.dumps(told))
     comparison.make_comparison({"x/finetuned_mnli": finetuned(tmp_path / "x", 0.9)}, config, tmp_path)
     page = read_apart(tmp_path / "comparison.html")
     assert page.loose == [] and len(page.isolated) >= 6
