@@ -61,6 +61,10 @@ STAGE = Stage(
 )
 
 
+ERRORS_IN_MARKDOWN = 3
+"""of each task's worst errors; the page shows all that were found"""
+
+
 def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> dict[str, Any]:
     """Write report.md, report.html, report.json, examples/TASK.parquet and leaderboards/.
 
@@ -99,7 +103,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
-    pages.write(out / "report.md", _render("report.md.j2", content))
+    pages.write(out / "report.md", _render("report.md.j2", content, shown_errors=ERRORS_IN_MARKDOWN))
     curves = _curves(encoder) if encoder else {}
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}
     pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
@@ -284,7 +288,10 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         empty: dict[str, Any] = dict.fromkeys(
             ("interval", "untrained", "tfidf", "majority", "published", "difference", "contaminated"), "–"
         )
-        if task["ran"] and task["rows"]:
+        if task["ran"] and not task["rows"]:
+            by = f" by the model of {title_of(task['model_of'])}" if task["model_of"] else ""
+            shown |= {"part": "test", "metric": task["metric_title"], "score": f"predicted{by}, answers not known"}
+        elif task["ran"]:
             row = task["rows"][0]
             beside = next((p for p in task["published"] if p["difference"] is not None), None)
             shown |= {"part": row["part"], "metric": task["metric_title"], "score": row["ours"]}

@@ -103,6 +103,7 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         "contamination": overlap.get(task),
         "seeds": scores["seeds"],
         "published_seed": scores.get("published_seed"),
+        "model_of": scores.get("model_of"),
         "diverged": _diverged(scores["seeds"]),
         "variants": _variants(scores),
         "labels": scores["labels"],

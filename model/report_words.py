@@ -5,6 +5,7 @@ from typing import Any
 
 from model import metrics
 from model.isolated import isolated
+from model.known_tasks import title_of
 from model.shown_numbers import decimal, interval
 
 UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
@@ -22,7 +23,10 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
         sentences.append(_task_words(task))
     for task in content["tasks"]:
         if task["ran"] and not task["rows"]:
-            sentences.append(f"{isolated(task['title'])}: predicted, but not scored, since the answers are not known.")
+            by = f" by the model of {title_of(task['model_of'])}" if task.get("model_of") else ""
+            sentences.append(
+                f"{isolated(task['title'])}: predicted{by}, but not scored, since the answers are not known."
+            )
     if judged and not helped:
         sentences.append(
             "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for"

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from model import metrics, report, report_words, results_card
+from model.pages import escape_markdown
 from model.report_task import not_official, task_result, verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
@@ -357,7 +358,7 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
     assert "script" not in page.tags
     assert page.text.count(HOSTILE.split("\n")[0]) >= 6
     rendered = markdown.markdown((out / "report.md").read_text(), extensions=["tables"])
-    for markup in ("<script", "<strong>", "<a ", "<code>", "<h1>h"):
+    for markup in ("<script", "<strong>", "<a ", "<code>x", "<h1>h"):
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
@@ -450,7 +451,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ax = base / "finetuned_ax"
     (ax / "predictions").mkdir(parents=True)
     nothing = {"task": "ax", "title": "AX", "kind": "pair_classification", "metric": "matthews", "labels": nli}
-    scores = {**nothing, "sizes": {"test": 1104}, "summary": {"dev": None, "test": None}, "seeds": []}
+    scores = {**nothing, "sizes": {"test": 1104}, "summary": {"test": None}, "seeds": [], "model_of": "mnli"}
     (ax / "scores.json").write_text(json.dumps(scores))
     table = pa.table({"example_id": [str(n) for n in range(1104)], "prediction": ["neutral"] * 1104})
     pq.write_table(table, ax / "predictions" / "test-seed-42.parquet")
@@ -458,7 +459,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = base / "out"
     out.mkdir()
     tasks = tuple(name.removeprefix("finetuned_") for name in inputs if name.startswith("finetuned_"))
-    report.make_report(inputs, ReportConfig(recipe="kinds", tasks=tasks), out)
+    statistics = report.make_report(inputs, ReportConfig(recipe="kinds", tasks=tasks), out)
+    (base / "statistics.json").write_text(json.dumps(statistics))
     return out
 
 
@@ -497,7 +499,12 @@ def test_every_kind_has_its_scores_intervals_and_errors(kinds: Path) -> None:
 def test_a_task_without_known_answers_is_predicted_and_said_so(kinds: Path) -> None:
     assert entries(kinds)["ax"]["rows"] == []
     content = json.loads((kinds / "report.json").read_text())
-    assert "AX: predicted, but not scored, since the answers are not known." in content["in_words"]
+    by = "AX: predicted by the model of MNLI (matched), but not scored, since the answers are not known."
+    assert by in content["in_words"]
+    shown = json.loads((kinds.parent / "statistics.json").read_text())
+    row = next(row for row in shown["table"] if row["task"] == "AX")
+    assert (row["part"], row["score"]) == ("test", "predicted by the model of MNLI (matched), answers not known")
+    assert shown["tasks_not_run"] == 0
     assert content["leaderboards"]["glue"]["files"] == ["AX.tsv"]
     assert content["leaderboards"]["glue"]["missing"]["MRPC.tsv"] == "300 of its 1,725 test examples are predicted"
     assert not (kinds / "examples" / "ax.parquet").exists()
@@ -559,6 +566,23 @@ def test_questions_and_answers_are_never_markup(tmp_path: Path) -> None:
     page = read_page(out)
     assert "script" not in page.tags
     assert page.text.count('<script>alert("1")</script>') == 3 * 10
+    rendered = markdown.markdown((out / "report.md").read_text(), extensions=["tables"])
+    for markup in ("<script", "<strong>", "<a ", "<h1>h"):
+        assert markup not in rendered
+    assert rendered.count("alert(") == 3 * 3
+    assert {line.count("<td") for line in rendered.split("<tr>") if "alert(" in line} == {4}
+
+
+def test_the_worst_errors_stand_in_markdown_too(kinds: Path) -> None:
+    text = (kinds / "report.md").read_text()
+    for title, task in ((task["title"], task) for task in entries(kinds).values() if task["errors"]):
+        section = text.partition(f"## {title}: what of dev seed {task['published_seed']} got most wrong")[2]
+        rows = [line for line in section.partition("\n\n")[2].partition("\n\n")[0].splitlines() if line[:1] == "|"]
+        assert len(rows) == 2 + 3
+        for row, found in zip(rows[2:], task["errors"], strict=False):
+            assert escape_markdown(found["answer"]) in row and escape_markdown(found["prediction"]) in row
+            assert all(escape_markdown(words) in row for words in found["texts"]) and found["how"] in row
+        assert f"3 of the 10 in report.html; of every example and seed: `examples/{task['task']}.parquet`." in section
 
 
 def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
