@@ -9,7 +9,9 @@ import pytest
 from assets import graph
 from assets.definitions import definitions
 from pipeline.build import build
+from pipeline.config import Comparison, ComparisonConfig
 from pipeline.errors import ChainError
+from pipeline.recipe import load_recipes
 from pipeline.store import Record
 from tests.assets.bertcli import World, recorded
 
@@ -154,3 +156,28 @@ def test_a_member_that_failed_its_checks_is_not_compared(world: World, monkeypat
     with pytest.raises(ChainError, match="its input pretrained_64 failed loss_finite"):
         build(world.store, node)
     assert world.store.pointer("comparisons", "pair") is None
+
+
+def test_what_a_recipe_can_have_follows_from_it() -> None:
+    """A recipe that only fine-tunes has no held-out text, AX is predicted; other comparisons keep their digest."""
+    columns = [
+        {"name": "ppl", "title": "perplexity", "metric": "held_out.perplexity"},
+        {"name": "ax", "title": "AX", "metric": "tasks.ax.test.matthews"},
+        {"name": "mrpc", "title": "MRPC", "metric": "tasks.mrpc.dev.accuracy"},
+    ]
+    rows = [{"label": "one", "recipes": ["minilm", "bert_base"]}]
+    told = {"name": "n", "title": "t", "columns": columns, "rows": rows}
+    compared = Comparison.model_validate_json(json.dumps(told))
+    recipes = load_recipes()
+    assert "ax" in recipes.get("bert_base").finetuning.tasks
+    node = graph.comparison_node(compared, lambda name: graph.nodes(recipes.get(name)))
+    assert isinstance(node.config, ComparisonConfig) and node.config.only_fine_tune == ("minilm",)
+    assert {name: source.path for name, source in node.inputs.items()} == {
+        "bert_base/pretrained": "bert_base/pretrained_512",
+        "bert_base/finetuned_ax": "bert_base/predicted_ax",
+        "bert_base/finetuned_mrpc": "bert_base/finetuned_mrpc",
+        "minilm/finetuned_mrpc": "minilm/finetuned_mrpc",
+    }
+    whole = Comparison.model_validate_json(json.dumps({**told, "rows": [{"label": "one", "recipes": ["bert_base"]}]}))
+    node = graph.comparison_node(whole, lambda name: graph.nodes(recipes.get(name)))
+    assert node.config.digest() == whole.digest() == node.declared
