@@ -7,7 +7,7 @@ from assets.plan import KNOWN, UP_TO_DATE, plan
 from assets.told import on_one_line
 from model import comparison
 from pipeline.build import needed, open_store
-from pipeline.config import Comparison
+from pipeline.config import ComparisonConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED
 
@@ -22,7 +22,7 @@ def compare(name: str) -> dict[str, Any]:
     if name not in nodes:  # "", which is all of them
         raise RecipeError("no comparison is named", f"Known: {', '.join(nodes)}.")
     node = nodes[name]
-    assert isinstance(node.config, Comparison)
+    assert isinstance(node.config, ComparisonConfig)
     store = open_store()
     need = needed(store, node)
     folders = {each: store.folder(record.stage, record.version) for each, record in need.inputs.items()}

@@ -9,7 +9,7 @@ from model import comparison, contamination, finetuning, imported, predicting, p
 from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary, yamlmodel
 from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
-from pipeline.config import Comparison, Corpus
+from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
@@ -104,21 +104,27 @@ def _documents(corpus: Corpus, add: Callable[..., str]) -> str:
 
 
 def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str, Node]]) -> Node:
-    """The asset of a comparison: it reads the last `pretrained_L`, or the `imported_checkpoint` of a recipe that has none, and
-    every `finetuned_T` that its columns name.
+    """The asset of a comparison: it reads the last `pretrained_L`, and every `finetuned_T` that its columns name, or the
+    `predicted_T` of a task that another one's model answers.
 
     graph_of: recipe → its nodes.
     """
     tasks = {column.task for column in compared.columns}
     read: dict[str, Node] = {}
+    only_fine_tune = []
     for recipe in compared.recipes():
         graph = graph_of(recipe)
-        if None in tasks:
-            trained = [n for n in graph.values() if n.stage in (imported.STAGE, pretraining.STAGE)]
+        trained = [node for node in graph.values() if node.stage == pretraining.STAGE]
+        if None in tasks and trained:
             read[f"{recipe}/pretrained"] = trained[-1]
-        named = (f"finetuned_{task}" for task in sorted(task for task in tasks if task is not None))
-        read |= {f"{recipe}/{name}": graph[name] for name in named if name in graph}
-    return Node(RESERVED, compared.name, comparison.STAGE, compared, compared.digest(), read, gathers=True)
+        elif None in tasks:
+            only_fine_tune.append(recipe)
+        for task in sorted(task for task in tasks if task is not None):
+            name = f"{'predicted' if task in ANSWERED_BY else 'finetuned'}_{task}"
+            if name in graph:
+                read[f"{recipe}/finetuned_{task}"] = graph[name]
+    config = ComparisonConfig.model_validate({**dict(compared), "only_fine_tune": tuple(only_fine_tune)})
+    return Node(RESERVED, compared.name, comparison.STAGE, config, config.digest(), read, gathers=True)
 
 
 def load() -> Loaded:

@@ -335,8 +335,10 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
             told["exported"] = _files_of(partial)
         else:
             _copy(source, [file["path"] for file in told["chain"][0]["files"]], partial)
-        if add_results(store, record, source, partial):
+        added = add_results(store, record, source, partial)
+        if added.changed:
             told["exported"] = _files_of(partial)
+        note = "\n".join(filter(None, (note, added.note)))
         atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
         partial.rename(folder)
     except OSError as error:

@@ -6,10 +6,11 @@ A release in the store names held-out scores only: what is fine-tuned from it co
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import finetuning, release, report, results_card
+from model import finetuning, imported, release, report, results_card
 from model.lines import read_json
 from model.report_task import task_result
 from model.tasks import NOT_RUN
@@ -19,8 +20,17 @@ from pipeline.store import Record, Store
 CARD = "README.md"
 
 
-def add_results(store: Store, record: Record, source: Path, folder: Path) -> bool:
-    """Write card and .eval_results/ of an exported release or fine-tuned model; False: there is nothing to add.
+@dataclass(frozen=True)
+class Added:
+    """What was done with an exported folder."""
+
+    changed: bool
+    note: str = ""
+    """which scores the card does not have, and what to run; "" where it has those of the report, or nothing was scored"""
+
+
+def add_results(store: Store, record: Record, source: Path, folder: Path) -> Added:
+    """Write card and .eval_results/ of an exported release or fine-tuned model, where there is anything to add.
 
     source: the artifact in the store; folder: the export, with its other files in place.
     """
@@ -28,35 +38,48 @@ def add_results(store: Store, record: Record, source: Path, folder: Path) -> boo
         return _of_release(store, record, folder)
     if record.stage == finetuning.STAGE.name and not (source / NOT_RUN).exists():
         return _of_finetuned(store, record, source, folder)
-    return False
+    return Added(False)
 
 
-def _of_release(store: Store, record: Record, folder: Path) -> bool:
-    found = _report(store, record, "pretrained")
+def _of_release(store: Store, record: Record, folder: Path) -> Added:
+    made = store.pointer(record.recipe, report.STAGE.name)
+    if made is None:
+        return Added(False)
+    if not _same(store, made, record, "pretrained"):
+        why = "the report is of another encoder than this release: its scores are not in the card"
+        return Added(False, f"{why}. {_again(record)}")
+    found = _content(store, made)
     if found is None:
-        return False
+        return Added(False)
     content, date = found
-    entries = [task for task in content["tasks"] if task["ran"]]
+    stale = [task["task"] for task in content["tasks"] if _tuned_again(store, made, record, task["task"])]
+    entries = [task for task in content["tasks"] if task["ran"] and task["task"] not in stale]
+    note = f"fine-tuned again since the report: {', '.join(stale)}. The card has no scores of it. {_again(record)}"
     if not any(entry["rows"] for entry in entries):
-        return False
+        return Added(False, note if stale else "")
     whose = results_card.Source(record.recipe, record.version, date)
     card = folder / CARD
     card.write_text(results_card.of_release(card.read_text(encoding="utf-8"), entries, whose), encoding="utf-8")
     results_card.write_eval_results(results_card.eval_results(entries, whose), folder)
-    return True
+    return Added(True, note if stale else "")
 
 
-def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> bool:
+def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> Added:
     task = record.asset.removeprefix("finetuned_")
-    found = _report(store, record, record.asset)
+    made = store.pointer(record.recipe, report.STAGE.name)
+    stale = made is not None and record.asset in made.inputs and not _same(store, made, record, record.asset)
+    found = None if made is None or stale or record.asset not in made.inputs else _content(store, made)
     named = [entry for entry in found[0]["tasks"] if entry["task"] == task] if found else []
     # without a report of it, what the report would say
     entry = named[0] if named else task_result(task, _inputs(store, record, source), {}).entry
-    whose = results_card.Source(record.recipe, _release_of(store, record), found[1] if found else "")
+    whose = results_card.Source(
+        record.recipe, _release_of(store, record), found[1] if found else "", _checkpoint_of(store, record)
+    )
     architectures = read_json(folder / "config.json").get("architectures") or [""]
     (folder / CARD).write_text(results_card.of_finetuned(entry, whose, architectures[0]), encoding="utf-8")
     results_card.write_eval_results(results_card.eval_results([entry], whose), folder)
-    return True
+    note = f"the report is of another version of {record.asset}; the card has the scores of this one. {_again(record)}"
+    return Added(True, note if stale else "")
 
 
 def _inputs(store: Store, record: Record, source: Path) -> dict[str, Path]:
@@ -69,22 +92,44 @@ def _inputs(store: Store, record: Record, source: Path) -> dict[str, Path]:
     return inputs
 
 
-def _report(store: Store, record: Record, name: str) -> tuple[Mapping[str, Any], str] | None:
-    """(report.json, its day) of the recipe's current report, if its input `name` has the version that the artifact is, or was
-    made of; None: there is none, or it is of another one."""
-    made = store.pointer(record.recipe, "benchmark_report")
-    if made is None or name not in made.inputs:
-        return None
-    read = store.record(made.inputs[name]).version
+def _again(record: Record) -> str:
+    return f"For a report of what there is now: bert run {record.recipe}/{report.STAGE.name}"
+
+
+def _same(store: Store, made: Record, record: Record, name: str) -> bool:
+    """Whether input `name` of the report has the version that the artifact is, or was made of."""
+    if name not in made.inputs:
+        return False
     wanted = record.version if name == record.asset else store.record(record.inputs[name]).version
-    if read != wanted:
-        return None
+    return store.record(made.inputs[name]).version == wanted
+
+
+def _tuned_again(store: Store, made: Record, record: Record, task: str) -> bool:
+    """Whether a task has been fine-tuned since the report, from the encoder of this release: what the report says of it is no
+    longer what the recipe has. From another encoder it is none of this release's."""
+    name = f"finetuned_{task}"
+    now = store.pointer(record.recipe, name)
+    if now is None or name not in made.inputs or "pretrained" not in now.inputs:
+        return False
+    return not _same(store, made, now, name) and _same(store, now, record, "pretrained")
+
+
+def _content(store: Store, made: Record) -> tuple[Mapping[str, Any], str] | None:
+    """(report.json, its day) of a report; None: its content was removed."""
     try:
         folder = store.folder(report.STAGE.name, made.version)
-    except StoreError:  # its content was removed
+    except StoreError:
         return None
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return content, str(made.body["finished"])[:10]
+
+
+def _checkpoint_of(store: Store, record: Record) -> str:
+    """What a recipe that only fine-tunes began from; "" where the encoder was pretrained here."""
+    encoder = store.record(record.inputs["pretrained"]) if "pretrained" in record.inputs else None
+    if encoder is None or encoder.stage != imported.STAGE.name:
+        return ""
+    return results_card.of_root(encoder.body["statistics"].get("root", {}))
 
 
 def _release_of(store: Store, record: Record) -> str:

@@ -44,6 +44,7 @@ from model.examples import read_columns, read_examples
 from model.finetuning_run import load_encoder
 from model.imported import import_checkpoint
 from model.optimizer import Optimizer
+from model.shown_numbers import decimal, interval
 from model.task_kinds import SCHEMAS
 from model.tasks import CLASSES, NOT_RUN, prepare_task
 from model.tuning_batches import batch_of
@@ -501,8 +502,8 @@ def _metrics(rounds: list[dict[str, Side]]) -> list[str]:
 
 
 def _spread(values: list[float]) -> str:
-    median = f"{100 * statistics.median(values):.1f}"
-    return median if len(values) == 1 else f"{median} ({100 * min(values):.1f}–{100 * max(values):.1f})"
+    median = decimal(100 * statistics.median(values))
+    return median if len(values) == 1 else f"{median} ({interval(100 * min(values), 100 * max(values))})"
 
 
 def _total(rounds: list[dict[str, Side]], side: str, clock: str) -> float:

@@ -6,25 +6,29 @@ It reads what its members have now and runs nothing: a cell whose recipe was nev
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model import lines, metrics, pages
-from model.imported import TOLD as IMPORTED
+from model.isolated import isolated
+from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
-from pipeline.config import Comparison, ComparisonColumn, ComparisonRow
+from pipeline.config import ComparisonColumn, ComparisonConfig, ComparisonRow
 from pipeline.errors import DataError
 from pipeline.stage import Stage
 
 STAGE = Stage(
     name="comparison",
     function="model.comparison:make_comparison",
-    version="3",  # 3: wider pages
+    version="4",  # 4: negative spreads, isolated texts, cells that say why they are empty
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",
         "model/report_plots.py",
+        "model/shown_numbers.py",
         "model/pages.py",
+        "model/isolated.py",
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
@@ -33,14 +37,17 @@ STAGE = Stage(
 )
 
 RUN, IN_PART, NOT_MADE, NONE, PUBLISHED_ONLY = "run", "run in part", "not run", "has none", "published only"
-"""States of a cell. `has none`: the model has no such number, as next sentences of one that never saw pairs."""
+"""States of a cell. `has none`: there is no such number, as next sentences of a model that never saw pairs; `why` says it."""
+NO_SUCH, NO_PRETRAINING, NO_ANSWERS, NO_PART, NO_FIT = (
+    *("no such number", "does not pretrain", "answers not known", "no such part", "settings do not fit"),
+)
+"""Why there is none."""
 
 
-def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -> dict[str, Any]:
+def make_comparison(inputs: Mapping[str, Path], config: ComparisonConfig, out: Path) -> dict[str, Any]:
     """Write comparison.md, comparison.html and comparison.json.
 
-    inputs: `RECIPE/pretrained` (of the last phase; of a recipe that only fine-tunes, its `imported_checkpoint`) and
-    `RECIPE/finetuned_T`, as far as they are there.
+    inputs: `RECIPE/pretrained`, of the last phase, and `RECIPE/finetuned_T` (or what predicts T), as far as they are there.
 
     Raises:
         DataError: an input lacks a file, or the number that a column asks for.
@@ -48,8 +55,8 @@ def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -
     found = table(inputs, config)
     pages.write(out / "comparison.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
     pages.write(out / "comparison.md", markdown(found))
-    told = {"notes": notes(found), "plots": _plots(found), **_lines(found)}
-    page = pages.render("comparison.html.j2", {}, **found, **told)
+    told = {"notes": notes(found, isolated), "plots": _plots(found), **_lines(found, isolated)}
+    page = pages.render("comparison.html.j2", {"decimal": decimal, "missing": _dashed}, **found, **told)
     pages.write(out / "comparison.html", page)
     return _statistics(found)
 
@@ -57,9 +64,10 @@ def make_comparison(inputs: Mapping[str, Path], config: Comparison, out: Path) -
 # ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table(inputs: Mapping[str, Path], config: Comparison) -> dict[str, Any]:
+def table(inputs: Mapping[str, Path], config: ComparisonConfig) -> dict[str, Any]:
     """The comparison as JSON values. Of each cell: its state, the value of every recipe, their median, lowest and
-    highest, and what was published; numbers in the unit that the column shows. Raises DataError."""
+    highest, why recipes that were run have none, and what was published; numbers in the unit that the column shows.
+    Raises DataError."""
     columns = [
         {**column.plain(), "published": any(column.name in row.published for row in config.rows)}
         for column in config.columns
@@ -68,7 +76,7 @@ def table(inputs: Mapping[str, Path], config: Comparison) -> dict[str, Any]:
         {
             "label": row.label,
             "recipes": list(row.recipes),
-            "cells": {column.name: _cell(inputs, row, column) for column in config.columns},
+            "cells": {column.name: _cell(inputs, row, column, config.only_fine_tune) for column in config.columns},
         }
         for row in config.rows
     ]
@@ -76,10 +84,22 @@ def table(inputs: Mapping[str, Path], config: Comparison) -> dict[str, Any]:
     return {**told, "columns": columns, "rows": rows}
 
 
-def _cell(inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColumn) -> dict[str, Any]:
-    asked = {recipe: _value(inputs, recipe, row, column) for recipe in row.recipes}
-    not_run = [recipe for recipe, (there, _) in asked.items() if not there]
-    values = {recipe: value for recipe, (_, value) in asked.items() if value is not None}
+@dataclass(frozen=True)
+class _Missing:
+    """Why there is no number."""
+
+    why: str
+    """one of NO_…, or NOT_MADE"""
+    more: str = ""
+
+
+def _cell(
+    inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColumn, only_fine_tune: Sequence[str]
+) -> dict[str, Any]:
+    asked = {recipe: _value(inputs, recipe, row, column, recipe in only_fine_tune) for recipe in row.recipes}
+    missing = {recipe: value for recipe, value in asked.items() if isinstance(value, _Missing)}
+    not_run = [recipe for recipe, each in missing.items() if each.why == NOT_MADE]
+    values = {recipe: value for recipe, value in asked.items() if not isinstance(value, _Missing)}
     if not row.recipes:
         state = PUBLISHED_ONLY
     elif values:
@@ -94,64 +114,62 @@ def _cell(inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColu
         "highest": spread.highest if spread else None,
         "values": values,
         "not_run": not_run,
+        "why": {recipe: each.why for recipe, each in missing.items() if each.why != NOT_MADE},
+        "more": list(dict.fromkeys(each.more for each in missing.values() if each.more)),
         "published": row.published.get(column.name),
     }
 
 
 def _value(
-    inputs: Mapping[str, Path], recipe: str, row: ComparisonRow, column: ComparisonColumn
-) -> tuple[bool, float | None]:
-    """(whether the recipe has run it, its number or None where its model has none)."""
+    inputs: Mapping[str, Path], recipe: str, row: ComparisonRow, column: ComparisonColumn, only_fine_tunes: bool
+) -> float | _Missing:
+    """A recipe's number, as the column shows it."""
+    if column.task is None and only_fine_tunes:
+        return _Missing(NO_PRETRAINING)
     folder = inputs.get(f"{recipe}/pretrained" if column.task is None else f"{recipe}/finetuned_{column.task}")
     if folder is None or (folder / NOT_RUN).exists():
-        return False, None
-    value = _held_out(folder, column) if column.task is None else _score(folder, row, column)
-    if value is None:
-        return True, None
-    return True, lines.short(100 * value if column.format == "points" else value)
+        return _Missing(NOT_MADE)
+    value = _held_out(folder, column) if column.task is None else _score(folder, recipe, row, column)
+    if isinstance(value, _Missing):
+        return value
+    return lines.short(100 * value if column.format == "points" else value)
 
 
-def _held_out(folder: Path, column: ComparisonColumn) -> float | None:
-    if (folder / IMPORTED).exists():
-        return None  # made elsewhere: there is no held-out text
+def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:
     scores, name = lines.read_json(folder / "held_out.json"), column.metric.split(".")[1]
-    if name == "perplexity":
-        loss = scores.get("mlm_loss")
-        # a loss of 700 nats is far above that of guessing, and e^710 is no number any more
-        return None if loss is None else math.exp(min(loss, 700.0))
-    value: float | None = scores.get(name)
-    return value
+    perplexity = name == "perplexity"
+    value: float | None = scores.get("mlm_loss" if perplexity else name)
+    if value is None:
+        return _Missing(NO_SUCH)
+    # a loss of 700 nats is far above that of guessing, and e^710 is no number any more
+    return math.exp(min(value, 700.0)) if perplexity else value
 
 
-def _score(folder: Path, row: ComparisonRow, column: ComparisonColumn) -> float | None:
-    """Median of the seeds of a fine-tuning; None where the part's labels are not known."""
+def _score(folder: Path, recipe: str, row: ComparisonRow, column: ComparisonColumn) -> float | _Missing:
+    """Median of the seeds of a fine-tuning."""
     _, _, part, name = column.metric.split(".")
     scores = lines.read_json(folder / "scores.json")
-    tried = _variant(scores, row, column) if row.settings else scores
+    tried: Mapping[str, Any] = scores
+    if row.settings:
+        variants = scores.get("variants", [])
+        found, wrong = row.fitting([each["settings"] for each in variants])
+        if wrong:
+            return _Missing(
+                NO_FIT, f"{row.label}, {column.title}: of the grid of {recipe}'s task {column.task}, {wrong}"
+            )
+        tried = variants[found]
+    if part not in tried["summary"]:
+        return _Missing(NO_PART)
     summary = tried["summary"][part]
     if summary is None:
-        return None
+        return _Missing(NO_ANSWERS)
     if name not in summary:
         raise DataError(
             f"column {column.name}: the task {column.task} has no metric {name}",
             f"It has {', '.join(sorted(summary))}.",
         )
-    value: float | None = summary[name]["median"]
+    value: float = summary[name]["median"]
     return value
-
-
-def _variant(scores: Mapping[str, Any], row: ComparisonRow, column: ComparisonColumn) -> Mapping[str, Any]:
-    """The one combination of the grid that has the row's settings. DataError where there is none, or more than one."""
-    tried: list[Mapping[str, Any]] = scores.get("variants", [])
-    found = [each for each in tried if row.settings.items() <= each["settings"].items()]
-    if len(found) != 1:
-        told = "; ".join(", ".join(f"{k} {v}" for k, v in each["settings"].items()) for each in tried[:20])
-        raise DataError(
-            f"row {row.label}: {len(found) or 'no'} combinations of the grid of task {column.task} have "
-            f"{', '.join(f'{k} {v}' for k, v in row.settings.items())}",
-            f"There are: {told or 'none'}.",
-        )
-    return found[0]
 
 
 # ── as text ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,43 +177,64 @@ def _variant(scores: Mapping[str, Any], row: ComparisonRow, column: ComparisonCo
 
 def shown(cell: Mapping[str, Any], column: Mapping[str, Any]) -> str:
     """A cell in characters: the median and, of several runs, lowest and highest; or why there is none."""
-    if cell["state"] in (NOT_MADE, NONE, PUBLISHED_ONLY):
-        return {NOT_MADE: NOT_MADE, NONE: "–", PUBLISHED_ONLY: ""}[cell["state"]]
+    if cell["state"] in (NOT_MADE, PUBLISHED_ONLY):
+        return NOT_MADE if cell["state"] == NOT_MADE else ""
+    if cell["state"] == NONE:
+        return ", ".join(dict.fromkeys(map(_dashed, cell["why"].values())))
     digits = column["digits"]
-    text = f"{cell['median']:.{digits}f}"
+    text = decimal(cell["median"], digits)
     if len(cell["values"]) > 1:
-        text += f" ({cell['lowest']:.{digits}f}–{cell['highest']:.{digits}f})"
+        text += f" ({interval(cell['lowest'], cell['highest'], digits)})"
     if cell["state"] == IN_PART:
         text += f", {len(cell['values'])} of {len(cell['values']) + len(cell['not_run'])} run"
+    if cell["why"]:
+        text += "".join(f", {recipe}: {_dashed(why)}" for recipe, why in cell["why"].items())
     return text
 
 
-def _lines(found: Mapping[str, Any]) -> dict[str, list[list[str]]]:
-    """`heads` and `lines` of the table: a column of our numbers and, where there are any, one of published ones."""
+def _dashed(why: str) -> str:
+    return "–" if why == NO_SUCH else why
+
+
+def _lines(found: Mapping[str, Any], apart: Callable[[str], str] = str) -> dict[str, list[list[str]]]:
+    """`heads` and `lines` of the table: a column of our numbers and, where there are any, one of published ones.
+
+    apart: applied to a title that more is said behind.
+    """
     heads, lines = ["", "seeds"], [[row["label"], str(len(row["recipes"]) or "")] for row in found["rows"]]
     for column in found["columns"]:
         heads.append(column["title"])
         for line, row in zip(lines, found["rows"], strict=True):
             line.append(shown(row["cells"][column["name"]], column))
         if column["published"]:
-            heads.append(f"{column['title']}, published")
+            heads.append(f"{apart(column['title'])}, published")
             for line, row in zip(lines, found["rows"], strict=True):
                 published = row["cells"][column["name"]]["published"]
                 line.append("" if published is None else f"{published:.15g}")
     return {"heads": [heads], "lines": lines}
 
 
-def text_table(found: Mapping[str, Any], escape: Callable[[str], str] = str) -> str:
-    """The table in Markdown's form, its columns in line; `escape` is applied to every cell."""
-    told = _lines(found)
-    cells = [[escape(text) for text in line] for line in (*told["heads"], *told["lines"])]
-    widths = [max(3, *(len(line[place]) for line in cells)) for place in range(len(cells[0]))]
+def text_table(
+    found: Mapping[str, Any],
+    escape: Callable[[str], str] = str,
+    line: str = "│",
+    apart: Callable[[str], str] = str,
+) -> str:
+    """The table with its columns in line; `escape` is applied to every cell.
 
-    def row(line: Sequence[str]) -> str:
-        numbers = (text.rjust(width) for text, width in zip(line[1:], widths[1:], strict=True))
-        return f"| {' | '.join([line[0].ljust(widths[0]), *numbers])} |"
+    `line` stands between two columns: | makes it a table of Markdown, where `escape` has to see to a | inside a cell. `apart` is
+    applied to text from outside that more is said behind.
+    """
+    told = _lines(found, apart)
+    cells = [[escape(text) for text in texts] for texts in (*told["heads"], *told["lines"])]
+    widths = [max(3, *(len(texts[place]) for texts in cells)) for place in range(len(cells[0]))]
 
-    rule = f"|{'-' * (widths[0] + 2)}|{'|'.join('-' * (width + 1) + ':' for width in widths[1:])}|"
+    def row(texts: Sequence[str]) -> str:
+        numbers = (text.rjust(width) for text, width in zip(texts[1:], widths[1:], strict=True))
+        return f"{line} {f' {line} '.join([texts[0].ljust(widths[0]), *numbers])} {line}"
+
+    right = [f"{'-' * (width + 1)}:" for width in widths[1:]]
+    rule = f"{line}{line.join(['-' * (widths[0] + 2), *right])}{line}"
     return "\n".join([row(cells[0]), rule, *map(row, cells[1:])])
 
 
@@ -203,20 +242,29 @@ def markdown(found: Mapping[str, Any]) -> str:
     """comparison.md."""
     parts = [f"# {pages.escape_markdown(found['title'])}"]
     parts += [pages.escape_markdown(found["description"])] if found["description"] else []
-    parts += [text_table(found, pages.escape_markdown), *map(pages.escape_markdown, notes(found))]
+    parts += [text_table(found, pages.escape_markdown, "|", isolated)]
+    parts += map(pages.escape_markdown, notes(found, isolated))
     return "\n\n".join(parts)
 
 
-def notes(found: Mapping[str, Any]) -> list[str]:
-    """What the table's signs mean, where the published numbers come from, and what was not run."""
+def notes(found: Mapping[str, Any], apart: Callable[[str], str] = str) -> list[str]:
+    """What the table's signs mean, where the published numbers come from, and what was not run. apart: as in `text_table`."""
     cells = [cell for row in found["rows"] for cell in row["cells"].values()]
     told = []
     if any(len(cell["values"]) > 1 for cell in cells):
         told.append("Of several runs, which differ in their seed: the median, and in brackets lowest and highest.")
-    if any(cell["state"] == NONE for cell in cells):
+    whys = {why for cell in cells for why in cell["why"].values()}
+    if NO_SUCH in whys:
         told.append("–: the model has no such number.")
+    if NO_PRETRAINING in whys:
+        told.append("Does not pretrain: a recipe that only fine-tunes a model made elsewhere has no held-out text.")
+    if NO_ANSWERS in whys:
+        told.append("Answers not known: the test part is predicted, but its labels are not public.")
+    if NO_FIT in whys:
+        fits = "; ".join(apart(more) for cell in cells for more in cell["more"])
+        told.append(f"Settings do not fit: {fits}.")
     if any(column["published"] for column in found["columns"]) and found["source"]:
-        told.append(f"Published: {found['source']}.")
+        told.append(f"Published: {apart(found['source'])}.")
     left = not_run(found)
     if left:
         told.append(f"Not run: {', '.join(left)}.")

@@ -107,9 +107,16 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(np.median(array)), float(array.min()), float(array.max()), deviation, len(array))
 
 
-def noise(first: float, second: float, examples: int) -> float:
-    """Difference of two accuracies on `examples` texts that chance alone makes in 1 of 20 cases (normal approximation).
+Z = 1.96
+"""of the normal distribution, 95 % lie within this many standard deviations"""
 
-    Both are treated as independent, which they are not when both models see the same texts: a cautious bound.
+
+def noise(first: float, second: float, examples: int) -> float:
+    """Difference of two accuracies on `examples` texts that chance alone makes in 1 of 20 cases; above 0.
+
+    The normal approximation, with one right and one wrong answer added to each (Agresti and Caffo 2000): without them chance
+    would be 0 where all are right or all wrong. Both are treated as independent, which they are not when both models see the same
+    texts: a cautious bound.
     """
-    return 1.96 * math.sqrt((first * (1 - first) + second * (1 - second)) / examples)
+    shares = [(share * examples + 1) / (examples + 2) for share in (first, second)]
+    return Z * math.sqrt(sum(share * (1 - share) for share in shares) / (examples + 2))

@@ -8,6 +8,8 @@ predicted          published predictions, and scores in resamples of them
 report_examples    right and wrong per example
 glue_average       the GLUE average in both ways
 submissions        files for the leaderboards
+report_chance      what chance makes of a score
+report_settings    the settings that apply
 report_words       plain sentences and warnings
 report_plots       the plots
 """
@@ -19,13 +21,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from model import bootstrap, glue_average, lines, pages, report_words
+from model import bootstrap, glue_average, lines, pages, report_settings, report_words
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
 from model.report_examples import right_and_wrong
 from model.report_task import METRIC_TITLES, TaskResult, task_result
 from model.report_words import UNKNOWN
+from model.shown_numbers import decimal, interval, number
 from model.submissions import write_submissions
 from pipeline.config import ReportConfig
 from pipeline.stage import Stage
@@ -33,13 +36,14 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="benchmark_report",
     function="model.report:make_report",
-    version="2",  # 2: intervals, grids, GLUE averages, right and wrong per example, files for leaderboards
+    version="3",  # 3: bounds of chance, right-to-left texts, settings that apply, readable negative intervals
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
         "model/report_*.py",
         "model/predicted.py",
         "model/bootstrap.py",
+        "model/shown_numbers.py",
         "model/weighted_metrics.py",
         "model/glue_average.py",
         "model/submissions.py",
@@ -47,6 +51,7 @@ STAGE = Stage(
         "model/scoring/entities.py",
         "model/scoring/entity_scores.py",
         "model/pages.py",
+        "model/isolated.py",
         "model/report_templates/report*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
@@ -54,6 +59,10 @@ STAGE = Stage(
         "model/release.py",
     ),
 )
+
+
+ERRORS_IN_MARKDOWN = 3
+"""of each task's worst errors; the page shows all that were found"""
 
 
 def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> dict[str, Any]:
@@ -87,12 +96,14 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
         "leaderboards": write_submissions(folders, absent, out),
     }
     content["in_words"] = report_words.in_words(content)
+    titles, values = report_settings.table([task["settings"] for task in tasks if task["ran"]])
+    content["settings"] = {"titles": titles, "rows": values}
     reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
     content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
-    pages.write(out / "report.md", _render("report.md.j2", content))
+    pages.write(out / "report.md", _render("report.md.j2", content, shown_errors=ERRORS_IN_MARKDOWN))
     curves = _curves(encoder) if encoder else {}
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}
     pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
@@ -177,13 +188,14 @@ def _made_elsewhere(content: Mapping[str, Any]) -> bool:
 
 def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
     filters: dict[str, Callable[..., Any]] = {
-        "points": lambda value: "–" if value is None else f"{value:.1f}",
-        "range": lambda row: "–" if len(row["seeds"]) < 2 else f"{row['lowest']:.1f}–{row['highest']:.1f}",
-        "interval": lambda row: "–" if row["low"] is None else f"{row['low']:.1f}–{row['high']:.1f}",
+        "points": lambda value: "–" if value is None else decimal(value),
+        "range": lambda row: "–" if len(row["seeds"]) < 2 else interval(row["lowest"], row["highest"]),
+        "spread": lambda row: "–" if row["median"] is None else interval(row["lowest"], row["highest"]),
+        "interval": lambda row: "–" if row["low"] is None else interval(row["low"], row["high"]),
         "signed": _signed,
         "percent": lambda value: "–" if value is None else f"{100 * value:.1f} %",
         "count": lambda value: "–" if value is None else f"{value:,}",
-        "number": _number,
+        "number": number,
         "overlap": _overlap_words,
         "metric": lambda name: METRIC_TITLES.get(name, name),
         "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
@@ -197,18 +209,8 @@ def _signed(value: float | None) -> str:
     """A difference with its sign, none where it is rounded to 0."""
     if value is None:
         return "–"
-    return f"{value:+.1f}".replace("-", "−") if f"{abs(value):.1f}" != "0.0" else "0.0"
-
-
-def _number(value: Any) -> str:
-    """A setting or a measured number in characters."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool | str):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_number, value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    shown = decimal(value)
+    return f"+{shown}" if value > 0 and shown != "0.0" else shown
 
 
 def _overlap_words(entry: Mapping[str, Any] | None) -> str:
@@ -286,13 +288,16 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         empty: dict[str, Any] = dict.fromkeys(
             ("interval", "untrained", "tfidf", "majority", "published", "difference", "contaminated"), "–"
         )
-        if task["ran"] and task["rows"]:
+        if task["ran"] and not task["rows"]:
+            by = f" by the model of {title_of(task['model_of'])}" if task["model_of"] else ""
+            shown |= {"part": "test", "metric": task["metric_title"], "score": f"predicted{by}, answers not known"}
+        elif task["ran"]:
             row = task["rows"][0]
             beside = next((p for p in task["published"] if p["difference"] is not None), None)
             shown |= {"part": row["part"], "metric": task["metric_title"], "score": row["ours"]}
             empty |= {name: row[name] for name in ("untrained", "tfidf", "majority") if row[name] is not None}
             if row["low"] is not None:
-                empty["interval"] = f"{row['low']:.1f}–{row['high']:.1f}"
+                empty["interval"] = interval(row["low"], row["high"])
             empty["contaminated"] = UNKNOWN if _made_elsewhere(content) else _overlap_words(task["contamination"])
             if beside:
                 empty |= {"published": f"{beside['points']} ({beside['system']})", "difference": beside["difference"]}

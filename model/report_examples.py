@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from model.isolated import isolated
 from model.predicted import SCORED, Predicted, answers, exactly_right, read_table, right
 from model.scoring.entities import entities
+from model.shown_numbers import decimal
 from pipeline.iob import TAG
 
 SHOWN = 10
@@ -101,7 +103,7 @@ def _shown(predicted: Predicted, seed: int, at: int, row: Mapping[str, Any], fou
             gold = table["answers"][at].as_py()
             return {
                 "texts": _cut([row.get("question")]),
-                "answer": " · ".join(_cut(dict.fromkeys(gold))) or "no answer",
+                "answer": " · ".join(map(isolated, _cut(dict.fromkeys(gold)))) or "no answer",
                 "prediction": "".join(_cut([given])) or "no answer",
                 "how": f"F1 {100 * found:.0f}",
             }
@@ -118,13 +120,15 @@ def _shown(predicted: Predicted, seed: int, at: int, row: Mapping[str, Any], fou
             of_ranks = "" if predicted.kind == "regression" else " of the ranking"
             return {
                 "texts": _cut([row.get("text_a"), row.get("text_b")]),
-                "answer": f"{table['label'][at].as_py():.2f}",
-                "prediction": f"{table['prediction'][at].as_py():.2f}",
+                "answer": decimal(table["label"][at].as_py(), 2),
+                "prediction": decimal(table["prediction"][at].as_py(), 2),
                 "how": f"off by {found:+.2f}{of_ranks}".replace("-", "−"),
             }
     answer, prediction = str(table["label"][at].as_py()), str(table["prediction"][at].as_py())
     if choices := row.get("choices"):
-        answer, prediction = (f"{number}: {''.join(_cut([choices[int(number)]]))}" for number in (answer, prediction))
+        answer, prediction = (
+            f"{number}: {isolated(''.join(_cut([choices[int(number)]])))}" for number in (answer, prediction)
+        )
     return {
         "texts": _cut([row.get("text_a"), row.get("text_b")]),
         "answer": answer,
@@ -144,5 +148,5 @@ def _tagged(words: list[str], tags: list[str]) -> str:
     if not all(TAG.fullmatch(tag) for tag in tags):
         return "".join(_cut([" ".join(tags)]))
     found = entities(tags)
-    shown = [f"{' '.join(words[entity.start : entity.end])} ({entity.type})" for entity in found]
+    shown = [f"{isolated(' '.join(words[entity.start : entity.end]))} ({isolated(entity.type)})" for entity in found]
     return "".join(_cut([" · ".join(shown)])) or "no entity"

@@ -11,9 +11,12 @@ from typing import Any
 
 from model import lines, metrics
 from model.glue_average import Measured
+from model.isolated import isolated
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
+from model.report_chance import chance
 from model.report_examples import worst
+from model.report_settings import settings
 from model.task_records import MALFORMED
 from model.tasks import NOT_RUN
 from pipeline.errors import DataError
@@ -77,7 +80,9 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         seeds = [run["seed"] for run in runs]
         predicted[part] = read_predicted(folder, part, seeds, kind, scores["labels"], data)
         drawn = resampled(predicted[part], list(summary))
-        rows.append(_row(scores, part, runs, drawn, predicted[part].unit) | {"not_official": unofficial.get(part, "")})
+        row = _row(scores, part, runs, drawn, predicted[part].unit)
+        guessing = points(chance(predicted[part], metric, row["drawn"] or row["examples"]))
+        rows.append(row | {"chance": guessing, "not_official": unofficial.get(part, "")})
         if part in unofficial:
             continue
         measured[part] = Measured(
@@ -98,12 +103,14 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         "contamination": overlap.get(task),
         "seeds": scores["seeds"],
         "published_seed": scores.get("published_seed"),
+        "model_of": scores.get("model_of"),
         "diverged": _diverged(scores["seeds"]),
         "variants": _variants(scores),
         "labels": scores["labels"],
         "sizes": scores["sizes"],
         "truncated": scores.get("truncated", {}),
         "hyperparameters": scores.get("hyperparameters", {}),
+        "settings": settings(kind, scores.get("hyperparameters", {}), scores.get("truncated", {}).get("train")),
         "confusion": scores.get("confusion") if len(scores["labels"]) <= CONFUSION_LABELS else None,
         "constant": _constant(scores),
         "no_tfidf": _no_tfidf(scores),
@@ -189,8 +196,8 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
     """What a task's scores say about pretraining: `pretraining` and `tfidf` are helped, hurt, same or None (unknown).
 
     A difference counts only above what chance makes of it. Of accuracies of independent examples that is metrics.noise. Of all
-    else it is √2 times half the bootstrap interval, as if the other score were as uncertain as ours and of other examples (a
-    cautious bound), and no less than our seeds differ.
+    else the uncertainty of two scores of other examples adds up in squares (a cautious bound): of ours half the bootstrap interval,
+    of the other as much, and at least that of guessing (`chance`). It is no less than our seeds differ.
     """
 
     def compare(other: float | None) -> tuple[str | None, float | None]:
@@ -200,8 +207,8 @@ def verdict(row: Mapping[str, Any], metric: str, kind: str) -> dict[str, Any]:
             bound = 100 * metrics.noise(row["ours"] / 100, other / 100, row["examples"])
         else:
             seeds = max(row["highest"] - row["ours"], row["ours"] - row["lowest"])
-            chance = 0.0 if row["low"] is None else math.sqrt(2) * (row["high"] - row["low"]) / 2
-            bound = max(seeds, chance)
+            half = 0.0 if row["low"] is None else (row["high"] - row["low"]) / 2
+            bound = max(seeds, math.hypot(half, max(half, row["chance"])))
         difference = row["ours"] - other
         return ("same" if abs(difference) <= bound else "helped" if difference > 0 else "hurt"), round(bound, 4)
 
@@ -248,6 +255,7 @@ def _constant(scores: Mapping[str, Any]) -> str:
     if scores["kind"] == "sentence_similarity":
         return "a constant has no correlation"
     label = majority.get("label")
+    label = isolated(label) if isinstance(label, str) else label
     match scores["kind"]:
         case "regression" if isinstance(label, float):
             return f"always {label:.4g}, the mean of the scores in train: a constant has no correlation"

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model import metrics
+from model.isolated import isolated
+from model.known_tasks import title_of
+from model.shown_numbers import decimal, interval
 
 UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
 """what there is to say of contamination where a model was made elsewhere"""
@@ -20,7 +23,10 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
         sentences.append(_task_words(task))
     for task in content["tasks"]:
         if task["ran"] and not task["rows"]:
-            sentences.append(f"{task['title']}: predicted, but not scored, since the answers are not known.")
+            by = f" by the model of {title_of(task['model_of'])}" if task.get("model_of") else ""
+            sentences.append(
+                f"{isolated(task['title'])}: predicted{by}, but not scored, since the answers are not known."
+            )
     if judged and not helped:
         sentences.append(
             "So on none of these tasks did pretraining help measurably. Fine-tuning alone learns what they ask for"
@@ -31,7 +37,7 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
             )
         )
     elif judged and len(helped) < len(judged):
-        names = ", ".join(task["title"] for task in helped)
+        names = ", ".join(isolated(task["title"]) for task in helped)
         sentences.append(f"So pretraining helped measurably on {len(helped)} of {len(judged)} tasks: {names}.")
     missing = [task for task in content["tasks"] if not task["ran"]]
     if missing:
@@ -43,7 +49,9 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
 def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> list[str]:
     """What would mislead a reader who does not know it."""
     found = []
-    reading_cls = [task["title"] for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
+    reading_cls = [
+        isolated(task["title"]) for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"
+    ]
     if reading_cls and encoder.get("sentence_task") == "none":
         # A checkpoint of somebody else's may have had a sentence task, and left its head out.
         outside = encoder.get("held_out") is None
@@ -58,12 +66,14 @@ def warnings(tasks: Sequence[Mapping[str, Any]], encoder: Mapping[str, Any]) -> 
         for row in task["rows"] if task["ran"] else ():
             if row["not_official"]:
                 found.append(
-                    f"{task['title']}: {PARTS_IN_WORDS.get(row['part'], row['part'])} is not the official one "
+                    f"{isolated(task['title'])}: {PARTS_IN_WORDS.get(row['part'], row['part'])} is not the official one "
                     f"({row['not_official']}). No published score is its peer, and it counts in no average."
                 )
         if task["ran"] and task["diverged"]:
             named = "; ".join(f"seed {run['seed']}: {run['why']}" for run in task["diverged"])
-            found.append(f"{task['title']}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named}).")
+            found.append(
+                f"{isolated(task['title'])}: {len(task['diverged'])} of {len(task['seeds'])} seeds diverged ({named})."
+            )
     return found
 
 
@@ -94,25 +104,27 @@ def _held_out_words(pretraining: Mapping[str, Any]) -> Iterator[str]:
 def _task_words(task: Mapping[str, Any]) -> str:
     row, found = task["rows"][0], task["verdict"]
     seeds = "" if len(row["seeds"]) == 1 else f", median of {len(row['seeds'])} seeds"
-    interval = "" if row["low"] is None else f" (95 % interval {row['low']:.1f}–{row['high']:.1f})"
+    between = "" if row["low"] is None else f" (95 % interval {interval(row['low'], row['high'])})"
     part = PARTS_IN_WORDS.get(row["part"], row["part"])
-    text = f"{task['title']}: {row['ours']:.1f} points of {task['metric_title']} on {part}{interval}{seeds}."
+    text = (
+        f"{isolated(task['title'])}: {decimal(row['ours'])} points of {task['metric_title']} on {part}{between}{seeds}."
+    )
     if row["untouched"] is not None:
-        text += f" The checkpoint before any step of fine-tuning gets {row['untouched']:.1f}."
+        text += f" The checkpoint before any step of fine-tuning gets {decimal(row['untouched'])}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
     if found["pretraining"] is not None:
         difference = row["ours"] - row["untrained"]
         text += {
-            "helped": f" Pretraining helped: the same network without it gets {row['untrained']:.1f}.",
-            "hurt": f" Pretraining did not help: the same network without it gets more, {row['untrained']:.1f}.",
+            "helped": f" Pretraining helped: the same network without it gets {decimal(row['untrained'])}.",
+            "hurt": f" Pretraining did not help: the same network without it gets more, {decimal(row['untrained'])}.",
             "same": f" Pretraining made no measurable difference: the same network without it gets "
-            f"{row['untrained']:.1f}, and with {drawn} a difference of {abs(difference):.1f} is within "
+            f"{decimal(row['untrained'])}, and with {drawn} a difference of {abs(difference):.1f} is within "
             f"chance (up to {found['noise']:.1f}).",
         }[found["pretraining"]]
     if found["tfidf"] is not None:
         text += {
-            "helped": f" It is above TF-IDF with logistic regression ({row['tfidf']:.1f}).",
-            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {row['tfidf']:.1f}.",
-            "same": f" TF-IDF with logistic regression gets as much, within chance: {row['tfidf']:.1f}.",
+            "helped": f" It is above TF-IDF with logistic regression ({decimal(row['tfidf'])}).",
+            "hurt": f" TF-IDF with logistic regression, which knows no word order, gets more: {decimal(row['tfidf'])}.",
+            "same": f" TF-IDF with logistic regression gets as much, within chance: {decimal(row['tfidf'])}.",
         }[found["tfidf"]]
     return text

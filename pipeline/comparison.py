@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import yamlfile, yamlmodel
-from pipeline.config import Comparison
+from pipeline.config import Comparison, FinetuneConfig
 from pipeline.errors import RecipeError
-from pipeline.recipe import RESERVED, Loaded, Recipe
+from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe
 from pipeline.yamlfile import KeyPath
 
 
@@ -89,7 +89,29 @@ def _contradictions(comparison: Comparison, name: str, recipes: Loaded) -> Itera
         for column in row.published:
             if column not in columns:
                 yield (*at, "published", column), "is no column", None, _hint(column, columns)
+        yield from _no_combination(comparison, index, recipes.recipes)
     yield from _no_task(comparison, members)
+
+
+def _no_combination(
+    comparison: Comparison, index: int, recipes: Mapping[str, Recipe]
+) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """Settings of a row that are not those of one combination in the grid of a task that a column asks for."""
+    row = comparison.rows[index]
+    asked = {column.task: column.name for column in reversed(comparison.columns) if column.task is not None}
+    for recipe in (recipes[name] for name in row.recipes if name in recipes) if row.settings else ():
+        for task in recipe.finetuning.tasks:
+            if task not in asked or task in ANSWERED_BY:
+                continue
+            config = recipe.config_for(f"finetuned_{task}")
+            assert isinstance(config, FinetuneConfig)
+            _, wrong = row.fitting([variant.plain() for variant in config.variants])
+            if wrong:
+                rule = (
+                    f"do not fit the grid of {recipe.name}'s task {task}, which column {asked[task]} asks for: {wrong}"
+                )
+                todo = "Name one combination, or put this row into a comparison without that column."
+                yield ("rows", index, "settings"), rule, None, todo
 
 
 def _no_task(comparison: Comparison, members: Mapping[str, Recipe]) -> Iterator[tuple[KeyPath, str, Any, str]]:

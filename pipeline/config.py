@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -1008,6 +1008,26 @@ class ComparisonRow(Frozen):
     published: dict[Name, float] = {}
     """column → number as the column shows it, so in points where it does"""
 
+    def fitting(self, tried: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+        """Which combination of a grid has the row's settings, and what is wrong where not just one does.
+
+        tried: settings of every combination.
+        """
+        found = [place for place, each in enumerate(tried) if self.settings.items() <= each.items()]
+        if len(found) == 1:
+            return found[0], ""
+        count = f"{len(found)} combinations have" if found else "no combination has"
+        there_are = "; ".join(map(_listed, tried[:20])) or "none"
+        return -1, f"{count} {_listed(self.settings)} (there are: {there_are})"
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+        if value is not None
+    )
+
 
 class Comparison(Frozen):
     """`comparisons/NAME`: one file of recipes/comparisons, and the configuration of its stage."""
@@ -1023,3 +1043,10 @@ class Comparison(Frozen):
     def recipes(self) -> tuple[str, ...]:
         """Every recipe of every row, each once."""
         return tuple(dict.fromkeys(recipe for row in self.rows for recipe in row.recipes))
+
+
+class ComparisonConfig(Comparison):
+    """Configuration of its stage: with what follows from its recipes."""
+
+    only_fine_tune: tuple[Name, ...] = ()
+    """recipes with `checkpoint`, where a column asks for held-out text: they do not pretrain and have none"""

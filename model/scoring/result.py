@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from model import bootstrap
 from model.bootstrap import Statistic
+from model.shown_numbers import decimal, interval
 
 Numbers = npt.NDArray[Any]
 
@@ -74,17 +75,17 @@ def result(
 
 def text(found: Mapping[str, Any]) -> str:
     """What `score` found, for a person."""
-    interval = found["interval"]
-    rows = [("", "points", f"{100 * interval['share']:g} % interval", "of")]
+    drawn = found["interval"]
+    rows = [("", "points", f"{100 * drawn['share']:g} % interval", "of")]
     for row in found["scores"]:
-        low_high = f"{row['low']:.2f} – {row['high']:.2f}"
-        rows.append((_title(row["metric"], row["part"]), f"{row['points']:.4f}", low_high, f"{row['count']:,}"))
+        low_high = interval(row["low"], row["high"], 2)
+        rows.append((_title(row["metric"], row["part"]), decimal(row["points"], 4), low_high, f"{row['count']:,}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [f"{found['task']}: {found['count']:,} {found['unit']} of {Path(found['gold']).name}", ""]
     for title, *values in rows:
         aligned = (f"{value:>{width}}" for value, width in zip(values, widths[1:], strict=True))
         lines.append("  ".join([f"{title:{widths[0]}}", *aligned]))
-    lines += ["", f"intervals: {interval['method']}, {interval['resamples']:,} resamples of {_drawn(interval)}"]
+    lines += ["", f"intervals: {drawn['method']}, {drawn['resamples']:,} resamples of {_drawn(drawn)}"]
     lines += [f"threshold of the best {name}: {value:g}" for name, value in found.get("thresholds", {}).items()]
     lines += [f"note: {note}" for note in found["notes"]]
     return "\n".join(lines)

@@ -9,7 +9,9 @@ import pytest
 from assets import graph
 from assets.definitions import definitions
 from pipeline.build import build
+from pipeline.config import Comparison, ComparisonConfig
 from pipeline.errors import ChainError
+from pipeline.recipe import load_recipes
 from pipeline.store import Record
 from tests.assets.bertcli import World, recorded
 
@@ -72,7 +74,7 @@ def test_from_nothing_to_a_full_table(world: World) -> None:
     waits = {check["name"] for check in record.body["validation"]["results"] if not check["passed"]}
     assert waits == {"members_run"}
     output = world.bert("compare", "pair")
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in output.splitlines() if line[:1] == "|"]
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if line[:1] == "│"]
     assert lines[0] == ["", "seeds", "loss", "loss, published", "pairs right"]
     assert lines[2:] == [["pairs", "1", "1.50", "1.25", "81.2"], ["none", "1", "not run", "", "not run"]]
     assert "Not run: tiny_child" in output
@@ -154,3 +156,28 @@ def test_a_member_that_failed_its_checks_is_not_compared(world: World, monkeypat
     with pytest.raises(ChainError, match="its input pretrained_64 failed loss_finite"):
         build(world.store, node)
     assert world.store.pointer("comparisons", "pair") is None
+
+
+def test_what_a_recipe_can_have_follows_from_it() -> None:
+    """A recipe that only fine-tunes has no held-out text, AX is predicted; other comparisons keep their digest."""
+    columns = [
+        {"name": "ppl", "title": "perplexity", "metric": "held_out.perplexity"},
+        {"name": "ax", "title": "AX", "metric": "tasks.ax.test.matthews"},
+        {"name": "mrpc", "title": "MRPC", "metric": "tasks.mrpc.dev.accuracy"},
+    ]
+    rows = [{"label": "one", "recipes": ["minilm", "bert_base"]}]
+    told = {"name": "n", "title": "t", "columns": columns, "rows": rows}
+    compared = Comparison.model_validate_json(json.dumps(told))
+    recipes = load_recipes()
+    assert "ax" in recipes.get("bert_base").finetuning.tasks
+    node = graph.comparison_node(compared, lambda name: graph.nodes(recipes.get(name)))
+    assert isinstance(node.config, ComparisonConfig) and node.config.only_fine_tune == ("minilm",)
+    assert {name: source.path for name, source in node.inputs.items()} == {
+        "bert_base/pretrained": "bert_base/pretrained_512",
+        "bert_base/finetuned_ax": "bert_base/predicted_ax",
+        "bert_base/finetuned_mrpc": "bert_base/finetuned_mrpc",
+        "minilm/finetuned_mrpc": "minilm/finetuned_mrpc",
+    }
+    whole = Comparison.model_validate_json(json.dumps({**told, "rows": [{"label": "one", "recipes": ["bert_base"]}]}))
+    node = graph.comparison_node(whole, lambda name: graph.nodes(recipes.get(name)))
+    assert node.config.digest() == whole.digest() == node.declared

@@ -191,6 +191,14 @@ def test_transformers_gives_the_same_vectors_and_sentence_transformers_takes_the
     assert pooling["pooling_mode_mean_tokens"] and pooling["word_embedding_dimension"] == theirs.config.hidden_size
     assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 9
     assert len(json.loads((tmp_path / "out" / "modules.json").read_text())) == 2
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert 'library_name: "sentence-transformers"' in card and "SentenceTransformer(folder)" in card
+    code = card.split("```python\n")[2].partition("```")[0].replace('["A sentence.", "Another one."]', "texts")
+    scope: dict[str, Any] = {"folder": str(tmp_path / "out"), "texts": ["the river was", "old"]}
+    exec(code, scope)  # the card's second way, without the library
+    for text, vector in zip(scope["texts"], scope["vectors"], strict=True):
+        read = scope["tokenizer"]([text], return_tensors="pt")
+        torch.testing.assert_close(vector, theirs(**read).last_hidden_state[0].mean(0), atol=1e-5, rtol=1e-4)
     names = load_file(tmp_path / "out" / "model.safetensors")
     assert not any(name.startswith(("bert.", "classifier")) for name in names)  # as the folders on the hub have it
 

@@ -46,23 +46,26 @@ def released(encoder: Record) -> Record:
     return put("release", "release", lambda place: (place / "README.md").write_text(CARD), pretrained=encoder)
 
 
-def tuned(base: Path, encoder: Record) -> tuple[Record, Record]:
+def tuned(
+    base: Path, encoder: Record, right: tuple[float, ...] = (0.8, 0.85, 0.9), task: str = "cola"
+) -> tuple[Record, Record]:
     """(finetuned_cola, task_data_cola): pooled by the mean, which is copied as it is."""
     labels = ["unacceptable", "acceptable"]
-    folder = made_up.classes(base, "cola", "CoLA", labels, (0.8, 0.85, 0.9), {"dev": 200})
+    folder = made_up.classes(base, task, task, labels, right, {"dev": 200})
     described = {"kind": "classification", "labels": labels, "pooling": "mean"}
     (folder / "config.json").write_text(json.dumps(described))
-    data = put("task_data", "task_data_cola", copied(base / "task_data_cola"))
-    return put("finetuned", "finetuned_cola", copied(folder), pretrained=encoder, task_data=data), data
+    data = put("task_data", f"task_data_{task}", copied(base / f"task_data_{task}"))
+    return put("finetuned", f"finetuned_{task}", copied(folder), pretrained=encoder, task_data=data), data
 
 
-def reported(base: Path, encoder: Record, model: Record, data: Record) -> dict[str, float]:
-    """The report's row."""
+def reported(base: Path, encoder: Record, *tasks: Record) -> dict[str, float]:
+    """The report's first row. tasks: models and data."""
     store = open_store()
-    inputs = {"finetuned_cola": model, "task_data_cola": data}
+    inputs = {record.asset: record for record in tasks}
     folders = {name: store.folder(record.stage, record.version) for name, record in inputs.items()}
     (base / "out").mkdir()
-    report.make_report(folders, ReportConfig(recipe="mine", tasks=("cola",)), base / "out")
+    named = tuple(name.removeprefix("finetuned_") for name in inputs if name.startswith("finetuned_"))
+    report.make_report(folders, ReportConfig(recipe="mine", tasks=named), base / "out")
     put("benchmark_report", "benchmark_report", copied(base / "out"), pretrained=encoder, **inputs)
     row: dict[str, float] = json.loads((base / "out" / "report.json").read_text())["tasks"][0]["rows"][0]
     return row
@@ -100,7 +103,9 @@ def test_scores_of_another_model_are_not_taken(tmp_path: Path) -> None:
     model, data = tuned(tmp_path / "made", encoder)
     reported(tmp_path, encoder, model, data)
     released(pretrained("trained again"))
-    reading.export("mine/release", tmp_path / "export")
+    done = reading.export("mine/release", tmp_path / "export")
+    assert "the report is of another encoder than this release: its scores are not in the card" in done["note"]
+    assert "bert run mine/benchmark_report" in reading.export_text(done)
     assert (tmp_path / "export" / "README.md").read_text() == CARD
     assert not (tmp_path / "export" / ".eval_results").exists()
 
@@ -128,3 +133,46 @@ def test_a_fine_tuned_model_gets_a_card(tmp_path: Path, with_report: bool) -> No
     assert f"(release `{release.version}`)" in card.text and "Of 3 seeds" in card.text
     (entry,) = yaml.safe_load((tmp_path / "export" / ".eval_results" / "cola.yaml").read_text())
     assert ("date" in entry) == with_report
+
+
+def test_a_report_older_than_the_model_gives_no_scores_and_is_said(tmp_path: Path) -> None:
+    encoder = pretrained()
+    released(encoder)
+    model, data = tuned(tmp_path / "made", encoder)
+    old = reported(tmp_path, encoder, model, data)
+    assert "note" not in reading.export("mine/release", tmp_path / "before")
+    tuned(tmp_path / "again", encoder, (0.6, 0.6, 0.6))
+    done = reading.export("mine/finetuned_cola", tmp_path / "export")
+    assert "the report is of another version of finetuned_cola" in done["note"]
+    assert "bert run mine/benchmark_report" in reading.export_text(done)
+    card = ModelCard.load(tmp_path / "export" / "README.md")
+    scores = json.loads((tmp_path / "export" / "scores.json").read_text())
+    (entry,) = yaml.safe_load((tmp_path / "export" / ".eval_results" / "cola.yaml").read_text())
+    new = 100 * scores["summary"]["dev"]["accuracy"]["median"]
+    assert entry["value"] == pytest.approx(new, abs=0.01) != old["ours"]
+    assert "date" not in entry, "it is not of the report"
+    assert {r.metric_value for r in card.data.eval_results or [] if r.metric_type == "accuracy"} == {entry["value"]}
+    done = reading.export("mine/release", tmp_path / "release")
+    assert "fine-tuned again since the report: cola. The card has no scores of it." in done["note"]
+    assert (tmp_path / "release" / "README.md").read_text() == CARD
+
+
+def test_of_a_release_only_what_was_tuned_again_is_left_out(tmp_path: Path) -> None:
+    encoder = pretrained()
+    released(encoder)
+    cola, rte = tuned(tmp_path / "made", encoder), tuned(tmp_path / "made", encoder, task="rte")
+    reported(tmp_path, encoder, *cola, *rte)
+    tuned(tmp_path / "again", encoder, (0.6,))
+    tuned(tmp_path / "elsewhere", pretrained("trained again"), (0.7,), task="rte")  # none of this release's
+    done = reading.export("mine/release", tmp_path / "export")
+    assert "since the report: cola. " in done["note"]
+    assert [path.name for path in (tmp_path / "export" / ".eval_results").iterdir()] == ["rte.yaml"]
+
+
+def test_a_recipe_that_only_fine_tunes_names_its_checkpoint_in_the_card(tmp_path: Path) -> None:
+    made = put("imported_checkpoint", "imported_checkpoint", lambda place: (place / "told.json").write_text("{}"))
+    encoder = open_store().append({**made.body, "statistics": {"root": {"folder": "minilm"}}})
+    tuned(tmp_path / "made", encoder)
+    reading.export("mine/finetuned_cola", tmp_path / "export")
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert "The checkpoint `minilm`, fine-tuned on cola by the recipe mine." in card

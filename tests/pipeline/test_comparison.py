@@ -90,6 +90,53 @@ def test_what_is_refused(tmp_path: Path, recipes: Loaded, old: str, new: str, li
     assert todo in str(error)
 
 
+GRID = (
+    SMALL
+    + """\
+finetuning:
+  tasks: [mnli, cola]
+  grid: {learning_rate: [5e-5, 3e-5], epochs: [2, 3]}
+  overrides: {cola: {learning_rate: 1e-4}}
+"""
+)
+ROW = """\
+name: sizes
+title: Sizes
+columns:
+  - {name: mnli, title: MNLI, metric: tasks.mnli.dev.accuracy}
+  - {name: cola, title: CoLA, metric: tasks.cola.dev.matthews}
+rows:
+  - label: one
+    recipes: [small]
+    settings: {SETTINGS}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        (
+            "{learning_rate: 5e-5, epochs: 2}",
+            [
+                "small's task cola, which column cola asks for: no combination has learning_rate 5e-05, epochs 2 "
+                "(there are: learning_rate 0.0001, batch_size 32, epochs 2; learning_rate 0.0001, batch_size 32, epochs 3)"
+            ],
+        ),
+        ("{epochs: 2}", ["small's task mnli, which column mnli asks for: 2 combinations have epochs 2"]),
+        ("{layers: last}", ["task mnli, which", "no combination has layers last", "task cola, which"]),
+    ],
+)
+def test_settings_have_to_fit_the_grid_of_every_column(tmp_path: Path, settings: str, what: list[str]) -> None:
+    write(tmp_path, small=GRID)
+    loaded = load(tmp_path, load_recipes(tmp_path), ROW.replace("{SETTINGS}", settings))
+    told = loaded.errors["sizes"].what
+    assert f"{tmp_path}/comparisons/sizes.yaml:9: rows.0.settings: do not fit the grid of " in told
+    for each in what:
+        assert each in told
+    one = ROW.replace("{SETTINGS}", "{learning_rate: 5e-5, epochs: 2}").replace("  - {name: cola", "  # {name: cola")
+    assert load(tmp_path, load_recipes(tmp_path), one).errors == {}
+
+
 def test_every_problem_is_told_and_one_bad_file_leaves_the_others(tmp_path: Path, recipes: Loaded) -> None:
     write(tmp_path, comparisons__good=TABLE.replace("name: sizes", "name: good"))
     loaded = load(tmp_path, recipes, TABLE.replace("smaller", "gone").replace("{loss: 1.5}", "{lost: 1.5}"))
