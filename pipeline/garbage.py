@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from pipeline import progress, retention
 from pipeline.atomic import explained
@@ -51,6 +50,8 @@ class Found:
     sizes: Mapping[Version, int]
     """bytes of the content that is there and of what is in the trash"""
     trash: Sequence[Trashed]
+    there: Mapping[Version, int]
+    """of the content that is there alone"""
     broken: Sequence[str]
     """content whose manifest can't be read: it is left alone"""
     now: datetime
@@ -93,8 +94,8 @@ def look(store: Store, settings: RetentionSettings) -> Found:
     rules = Rules(settings.history, settings.shards_days, settings.grace_days, store.lease_seconds)
     verdict = retention.decide(state, rules, now)
     trash = [_trashed(store, each, settings, verdict, sizes) for each in sorted(store.trashed())]
-    sizes |= {each.version: each.stone.size_bytes for each in trash if each.stone and each.version not in sizes}
-    return Found(verdict, sizes, trash, broken, now)
+    trashed = {each.version: each.stone.size_bytes for each in trash if each.stone}
+    return Found(verdict, {**trashed, **sizes}, trash, sizes, broken, now)
 
 
 def _trashed(
@@ -192,7 +193,8 @@ def collect(store: Store, settings: RetentionSettings) -> tuple[Found, Done]:
         for each in removed:
             store.remove_for_good(*each.version)
         store.sweep_trash()
-        moved, busy = [], []
+        moved: list[Going] = []
+        busy: list[Going] = []
         for going in progress.track(found.verdict.goes, len(found.verdict.goes), "versions put away"):
             put = store.put_away(*going.version, going.why, going.again)
             (moved if put else busy).append(going)
@@ -240,15 +242,3 @@ def trash_of(store: Store) -> tuple[int, int]:
     """Number and bytes of the versions in the trash."""
     stones = [store.tombstone(*version) for version in store.trashed()]
     return len(stones), sum(stone.size_bytes for stone in stones if stone)
-
-
-def plain(going: Going, size: int) -> dict[str, Any]:
-    """As JSON values."""
-    return {
-        "stage": going.version[0],
-        "version": going.version[1],
-        "size_bytes": size,
-        "assets": list(going.assets),
-        "why": going.why,
-        "made_again_when_needed": going.again,
-    }

@@ -188,7 +188,7 @@ def _mark(
         # The work that was reused, and what was taken from another generation: a courtesy, the chain stands without.
         root = record.body.get("statistics", {}).get("root")
         told = [record.body.get("reused"), root.get("record") if isinstance(root, dict) else None]
-        waiting += [state.records[digest] for digest in told if digest in state.records]
+        waiting += [state.records[str(digest)] for digest in told if digest in state.records]
         for text in _texts(record.body.get("asked")):
             waiting += [named[version][0] for version in by_name.get(text.partition("/")[0], ())]
 

@@ -478,6 +478,15 @@ class Store:
                     "`bert verify` sets it aside; the next `bert run` records anew.",
                 ) from None
 
+    def knows(self, record: Record) -> bool:
+        """Whether a record is there, whole, and remembered under its key. Raises StoreError."""
+        with explained(self.home / "records"):
+            try:
+                self._ledger.reload(record.digest)
+            except (FileNotFoundError, ValueError):
+                return False
+            return record.digest in self._ledger.answers(record.key)
+
     def records(self) -> dict[str, Record]:
         """All records that can be read, by digest. Raises StoreError."""
         found = {}
