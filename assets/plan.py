@@ -43,20 +43,21 @@ def plan(
             planned[name] = Planned(node, MAY_RUN, f"after {', '.join(above)}")
             continue
         try:
-            need = needed(store, node, forced=name in forced, known=answers, wanted=name in wanted)
+            need = needed(store, node, forced=name in forced, known=answers)
         except BertError as error:
             planned[name] = Planned(node, ERROR, error.what, error.todo)
             continue
         planned[name] = _planned(store, node, need)
         if need.answer is not None and not planned[name].needs_step:
             answers[name] = need.answer
-    for node in reversed(list(nodes.values())):
-        if planned[node.name].state == WILL_RUN and not node.gathers:
-            for source in node.inputs.values():
-                if source.name in planned and planned[source.name].state == CLEARED:
-                    need = needed(store, source, known=answers, wanted=True)
-                    again = _planned(store, source, need)
-                    planned[source.name] = replace(again, why=f"{again.why}; {node.name} reads it")
+    # What is made again comes out as it was, so that nothing below it changes; what it is made of in turn comes later here.
+    read_by = dict.fromkeys(wanted, "it is asked for")
+    for name, node in reversed(list(nodes.items())):
+        if planned[name].state == CLEARED and name in read_by:
+            again = _planned(store, node, needed(store, node, known=answers, wanted=True))
+            planned[name] = replace(again, why=f"{again.why}; {read_by[name]}")
+        if planned[name].state == WILL_RUN and not node.gathers:
+            read_by |= {source.name: f"{name} reads it" for source in node.inputs.values()}
     return list(planned.values())
 
 
