@@ -155,11 +155,13 @@ def _lately(state: State, digests: Sequence[str], count: int) -> Iterator[str]:
     kept = len(versions) + count
     for digest in digests[1:]:
         record = state.records.get(digest)
-        if record is not None:
+        if record is None and len(versions) < kept:
+            yield digest  # it may be one of them: that it is missing is told
+        elif record is not None:
             versions.add(_version(record))
             if len(versions) > kept:
                 return
-        yield digest
+            yield digest
 
 
 def _mark(

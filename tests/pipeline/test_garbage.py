@@ -57,10 +57,11 @@ def made(
 ) -> Record:
     """Content, record, memory, pointer, as a finished stage leaves them, `days` ago."""
     version = published(store, stage, note)
+    key = hashlib.sha256(f"{stage} {note}".encode()).hexdigest()
     when = (datetime.now(UTC) - timedelta(days=days)).isoformat()
     read = {name: record.digest for name, record in (inputs or {}).items()}
     body: dict[str, Any] = {
-        **{"recipe": recipe, "asset": asset, "stage": stage, "key": f"key-{stage}-{note}", "version": version},
+        **{"recipe": recipe, "asset": asset, "stage": stage, "key": key, "version": version},
         **{"inputs": read, "started": when, "finished": when, "asked": {}, "reused": None},
     }
     record = store.append(body)
