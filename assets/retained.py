@@ -130,5 +130,7 @@ def restore_text(found: Plain) -> str:
     lines = [f"written: {each['asset']}, record {each['record'][:12]}" for each in found["written"]]
     lines.append(f"{len(found['written'])} of {found['records']} records were missing and are there again")
     if found["without_content"]:
-        lines.append(f"{found['without_content']} of them name content that is not in the store: `bert run` makes it anew")
+        lines.append(
+            f"{found['without_content']} of them name content that is not in the store: `bert run` makes it anew"
+        )
     return "\n".join(lines)

@@ -223,9 +223,7 @@ def restore(store: Store, prefix: str) -> Version:
     """
     found = [v for v in sorted(store.trashed()) if prefix and v[1].startswith(prefix)]
     if not found:
-        raise StoreError(
-            f"nothing in the trash begins with {prefix!r}", "`bert gc --dry-run` lists what is there."
-        )
+        raise StoreError(f"nothing in the trash begins with {prefix!r}", "`bert gc --dry-run` lists what is there.")
     if len(found) > 1:
         named = ", ".join(f"{stage} {version[:20]}" for stage, version in found[:4])
         raise StoreError(f"{prefix!r} is the beginning of several versions: {named}", "Write more of it.")

@@ -132,9 +132,7 @@ def _version(record: Record) -> Version:
     return record.stage, record.version
 
 
-def _roots(
-    state: State, rules: Rules, named: Mapping[Version, Sequence[Record]]
-) -> Iterator[tuple[str, str, str]]:
+def _roots(state: State, rules: Rules, named: Mapping[Version, Sequence[Record]]) -> Iterator[tuple[str, str, str]]:
     """(why it stays, digest of a record, who names it), what counts most first."""
     for (recipe, asset), digests in state.pointers.items():
         yield NOW, digests[0], f"{recipe}/{asset}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from pipeline import owners, tombstones
-from pipeline.atomic import explained, fsync_folder, rename_folder, write_bytes
+from pipeline.atomic import fsync_folder, rename_folder, write_bytes
 from pipeline.contents import LocalContents, away, entries
 from pipeline.errors import StoreError
 from pipeline.object_contents import DATA, ObjectContents

@@ -53,7 +53,13 @@ def laid_out(store: Store, stage: str, note: str) -> str:
 
 
 def made(
-    store: Store, recipe: str, asset: str, stage: str, note: str, inputs: Mapping[str, Record] | None = None, days: float = 0
+    store: Store,
+    recipe: str,
+    asset: str,
+    stage: str,
+    note: str,
+    inputs: Mapping[str, Record] | None = None,
+    days: float = 0,
 ) -> Record:
     """Content, record, memory, pointer, as a finished stage leaves them, `days` ago."""
     version = published(store, stage, note)
@@ -61,8 +67,16 @@ def made(
     when = (datetime.now(UTC) - timedelta(days=days)).isoformat()
     read = {name: record.digest for name, record in (inputs or {}).items()}
     body: dict[str, Any] = {
-        **{"recipe": recipe, "asset": asset, "stage": stage, "key": key, "version": version},
-        **{"inputs": read, "started": when, "finished": when, "asked": {}, "reused": None},
+        "recipe": recipe,
+        "asset": asset,
+        "stage": stage,
+        "key": key,
+        "version": version,
+        "inputs": read,
+        "started": when,
+        "finished": when,
+        "asked": {},
+        "reused": None,
     }
     record = store.append(body)
     store.point(recipe, asset, record)

@@ -30,9 +30,18 @@ class Built:
         """A record of `recipe/asset` that names the version called so and was written `days` ago; it is what the asset has now."""
         when = (NOW - timedelta(days=days, seconds=len(self.records) / 1000)).isoformat()
         body = {
-            **{"recipe": recipe, "asset": asset, "stage": STAGES.get(asset, asset), "key": f"key-of-{version}"},
-            **{"version": named(version), "inputs": {each.asset: each.digest for each in inputs}},
-            **{"started": when, "finished": when, "reused": None, "statistics": {}, "asked": {}, **more},
+            "recipe": recipe,
+            "asset": asset,
+            "stage": STAGES.get(asset, asset),
+            "key": f"key-of-{version}",
+            "version": named(version),
+            "inputs": {each.asset: each.digest for each in inputs},
+            "started": when,
+            "finished": when,
+            "reused": None,
+            "statistics": {},
+            "asked": {},
+            **more,
         }
         record = record_of(canonical_json(body))
         self.records[record.digest] = record
