@@ -354,7 +354,7 @@ def gc(
     with told_progress():
         found = retained.gc(dry_run)
     show(found, as_json, retained.gc_text)
-    if found["missing_records"]:
+    if found["refused"]:
         raise typer.Exit(1)
 
 

@@ -18,8 +18,10 @@ def gc(dry_run: bool) -> Plain:
     store, chosen = open_store(), settings().retention
     if dry_run:
         found = garbage.look(store, chosen)
+        refused = garbage.refusal(store, chosen, found.verdict)
         goes, busy, removed, returned = found.verdict.goes, [], found.due, [t for t in found.trash if t.comes_back]
     else:
+        refused = None
         found, done = garbage.collect(store, chosen)
         goes, busy, removed, returned = done.moved, list(done.busy), list(done.removed), list(done.returned)
     gone = {each.version for each in [*removed, *returned]}
@@ -40,6 +42,7 @@ def gc(dry_run: bool) -> Plain:
         "trash_bytes": sum(found.sizes.get(each.version, 0) for each in left)
         + (0 if dry_run else sum(found.sizes[each.version] for each in goes)),
         "grace_days": chosen.grace_days,
+        "refused": {"what": refused.what, "todo": refused.todo} if refused else None,
         "missing_records": list(found.verdict.lost),
         "notes": [*found.verdict.notes, *(f"left alone: {each}" for each in found.broken)],
     }
@@ -90,8 +93,9 @@ def gc_text(found: Plain) -> str:
         " there, then the next bert gc removes it for good"
     )
     lines += [f"! {each}" for each in found["notes"]]
-    lines += [f"✗ {each}: nothing can go" for each in found["missing_records"][:5]]
-    if found["dry_run"]:
+    if refused := found["refused"]:
+        lines.append(f"Nothing was touched, and bert gc would refuse: {refused['what']}\n  → {refused['todo']}")
+    elif found["dry_run"]:
         lines.append("Nothing was touched.  Next: bert gc")
     elif now:
         lines.append("To bring one back: bert gc --restore VERSION")

@@ -185,9 +185,10 @@ def collect(store: Store, settings: RetentionSettings) -> tuple[Found, Done]:
 
     Raises StoreError where it can't be known what may go; then nothing was touched.
     """
-    with explained(store.home), held_lock(store.home / "locks" / "gc", what="bert gc"):
+    with explained(store.home), held_lock(store.home / "locks" / "gc", progress.tell, "bert gc"):
         found = look(store, settings)
-        _check(store, settings, found.verdict)
+        if (why := refusal(store, settings, found.verdict)) is not None:
+            raise why
         returned = [each for each in found.trash if each.comes_back and store.bring_back(*each.version)]
         removed = found.due
         for each in removed:
@@ -201,19 +202,21 @@ def collect(store: Store, settings: RetentionSettings) -> tuple[Found, Done]:
     return found, Done(moved, busy, removed, returned)
 
 
-def _check(store: Store, settings: RetentionSettings, verdict: Verdict) -> None:
+def refusal(store: Store, settings: RetentionSettings, verdict: Verdict) -> StoreError | None:
+    """Why nothing may go now."""
     if verdict.lost:
         more = f" and {len(verdict.lost) - 1} more" if len(verdict.lost) > 1 else ""
-        raise StoreError(
+        return StoreError(
             f"{verdict.lost[0]}{more}: what they need is not known, so nothing goes",
             "Restore them from an audit (bert restore FILE); `bert verify` takes them out of histories, `bert run` records anew "
             "what assets have now.",
         )
     if store.url is not None and not settings.sole_home:
-        raise StoreError(
+        return StoreError(
             f"{store.url}: what other machines have there is not seen from here, so nothing goes",
             "If no other home uses this object store: retention: {sole_home: true} in settings.yaml.",
         )
+    return None
 
 
 def restore(store: Store, prefix: str) -> Version:
