@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from pipeline.store import Record, Store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
 FORCE, RECIPE, PROCESS = "bert/force", "bert/recipe", "bert/process"  # run tags
+WANTED = "bert/content"  # run tag: assets whose content `bert gc` removed and that are made again all the same
 
 Metadata = dict[str, Any]
 
@@ -82,10 +83,11 @@ def _materialize(context: dg.AssetExecutionContext, node: Node, wiring: Wiring) 
     run = context.instance.get_run_by_id(context.run_id)
     tags = run.tags if run else {}
     forced = is_forced(tags, node.name)
+    wanted = is_wanted(tags, node, run.asset_selection if run else None)
     store = open_store()
     try:
         with _ends_with_run(_run_process(context, run)), _told_to(context, node):
-            outcome = build(store, node, forced, again=context.retry_number > 0)
+            outcome = build(store, node, forced, again=context.retry_number > 0, wanted=wanted)
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
         raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
@@ -99,6 +101,13 @@ def is_forced(tags: Mapping[str, str], asset: str) -> bool:
     """Whether the run's tag FORCE means this asset: `true` in the UI, names joined by commas from `bert run`."""
     named = tags.get(FORCE, "")
     return named == "true" or asset in named.split(",")
+
+
+def is_wanted(tags: Mapping[str, str], node: Node, selection: Collection[dg.AssetKey] | None) -> bool:
+    """Whether content that `bert gc` removed is asked for: by the run's tag WANTED, or because this asset alone was selected.
+    With others, it is settled as it is; what reads it has it made again."""
+    alone = selection is not None and list(selection) == [dg.AssetKey([node.recipe, node.name])]
+    return alone or node.name in tags.get(WANTED, "").split(",")
 
 
 def process_tag(run_id: str, owner: Owner) -> dict[str, str]:
@@ -149,7 +158,9 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     """What the asset's page shows: the stage's own numbers first, then version, record and size."""
     folder = store.content(record.stage, record.version)
     size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
-    shown: Metadata = dict(wiring.metadata(record, folder))
+    gone = store.removed(record.stage, record.version)
+    shown: Metadata = {"content": f"{gone.told}; made again when something needs it"} if gone else {}
+    shown |= {} if gone else wiring.metadata(record, folder)
     shown |= {
         "size_megabytes": round(size / 1e6, 3),
         "seconds": record.seconds,

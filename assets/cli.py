@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assets import graph, reading
-from assets.plan import ERROR
+from assets.plan import ERROR, SETTLED
 from pipeline import progress
 from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
@@ -132,9 +132,10 @@ def run(
         )
         return
     broken = _told_broken(target)
-    forced = ([asset.name] if asset else list(nodes)) if force else []
+    named = [asset.name] if asset else []
+    forced = (named or list(nodes)) if force else []
     if dry_run:
-        _dry_run(reading.status(wanted, forced, target), wanted, device, mfu, as_json)
+        _dry_run(reading.status(wanted, forced, target, named), wanted, device, mfu, as_json)
         if broken:
             raise typer.Exit(1)
         return
@@ -145,8 +146,8 @@ def run(
     def say(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    succeeded = run_assets(recipe, wanted, forced, say)
-    state = reading.status(wanted)
+    succeeded = run_assets(recipe, wanted, forced, say, named)
+    state = reading.status(wanted, wanted=named)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
     elif succeeded:
@@ -155,7 +156,7 @@ def run(
         audited = asset.path if asset else f"{recipe}/{last}"
         print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
-        left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
+        left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
         print(
             f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
             f"Next: bert status {target} · bert run {target}",
@@ -173,7 +174,7 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: fl
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
     if not as_json:
         print(reading.status_text(state), flush=True)
-    left = [row["asset"] for row in state["assets"] if row["state"] not in ("up to date", "known")]
+    left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
     told = cost.estimate(wanted, left, device, cost.MFU if mfu is None else mfu)
     if as_json:
         print(json.dumps({**state, "training": told}, indent=2, ensure_ascii=False))
@@ -327,6 +328,45 @@ def import_tfrecord(
     with told_progress():
         done = import_tfrecords(files, vocabulary, folder)
     show(done, as_json, lambda v: f"{v['rows']:,} rows from {len(v['files'])} files in {folder}")
+
+
+@app.command()
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, and why; touch nothing")] = False,
+    restore: Annotated[
+        str, typer.Option(metavar="VERSION", help="bring this version back from the trash; its beginning will do")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Put away content that nothing needs any more: what assets have now and had lately, champions, what somebody reads, and all
+    that these were made of, stay. Records always stay.
+
+    It lies in the trash first, and goes for good by a later bert gc. How much stays, and for how long: retention in
+    settings.yaml, docs/retention.md.
+    """
+    from assets import retained
+
+    if restore:
+        if dry_run:
+            raise RecipeError("--restore and --dry-run don't go together", f"bert gc --restore {restore}")
+        show(retained.bring_back(restore), as_json, retained.bring_back_text)
+        return
+    with told_progress():
+        found = retained.gc(dry_run)
+    show(found, as_json, retained.gc_text)
+    if found["refused"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="of bert audit --json, or an export's lineage.json")],
+    as_json: Json = False,
+) -> None:
+    """Bring deleted records back from an audit; each is checked against its digest, and only what is missing is written."""
+    from assets import retained
+
+    show(retained.restore(file), as_json, retained.restore_text)
 
 
 @app.command()

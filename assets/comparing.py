@@ -3,7 +3,7 @@
 from typing import Any
 
 from assets import graph
-from assets.plan import KNOWN, UP_TO_DATE, plan
+from assets.plan import SETTLED, plan
 from assets.told import on_one_line
 from model import comparison
 from pipeline.build import needed, open_store
@@ -30,7 +30,7 @@ def compare(name: str) -> dict[str, Any]:
     behind = []
     for each in need.inputs:
         last = plan(store, graph.upstream(node.inputs[each]))[-1]
-        if last.state not in (UP_TO_DATE, KNOWN):
+        if last.state not in SETTLED:
             behind.append({"asset": last.node.path, "why": last.why})
     current = need.answer if need.up_to_date else None
     html = store.content(current.stage, current.version) / "comparison.html" if current else None

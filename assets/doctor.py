@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from assets import graph
-from pipeline import units
+from pipeline import garbage, units
 from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.objects import Objects
@@ -37,6 +37,7 @@ def checks() -> list[Check]:
         *_objects(chosen.store),
         *_recipes(),
         _leftovers(),
+        _trash(),
         _training_runs(),
         _dagster_runs(),
     ]
@@ -125,6 +126,16 @@ def _leftovers() -> Check:
         f"{len(left)} of dead owners",
         "The next bert run sweeps them." if left else "",
     )
+
+
+def _trash() -> Check:
+    """What `bert gc` removed and can be brought back still."""
+    count, size = garbage.trash_of(open_store())
+    if not count:
+        return _check("trash", "ok", "empty")
+    days = settings().retention.grace_days
+    todo = f"`bert gc` removes for good what lies there for {days:g} days; bert gc --restore VERSION brings it back."
+    return _check("trash", "ok", f"{count} version(s), {units.size(size)}", todo)
 
 
 def _training_runs() -> Check:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assets import graph
-from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
+from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results
 from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning
@@ -32,11 +32,14 @@ Plain = dict[str, Any]
 # ── status ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def status(nodes: Mapping[str, Node], forced: Sequence[str] = (), target: str = "") -> Plain:
-    """State of each asset, why, and what it is now; `target` is what was asked for, if not the whole recipe."""
+def status(
+    nodes: Mapping[str, Node], forced: Sequence[str] = (), target: str = "", wanted: Sequence[str] = ()
+) -> Plain:
+    """State of each asset, why, and what it is now; `target` is what was asked for, if not the whole recipe; `wanted`: assets
+    whose content has to be there."""
     store = open_store()
     rows: list[Plain] = []
-    for planned in plan(store, nodes, forced):
+    for planned in plan(store, nodes, forced, wanted):
         record = _pointer(store, planned.node)
         rows.append(
             {
@@ -66,7 +69,7 @@ def _facts(store: Store, record: Record | None) -> Plain:
     return {"size_bytes": size, "finished": record.body["finished"], "failed_checks": usable(record)}
 
 
-_MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
+_MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
 
 
 def status_text(found: Plain) -> str:
@@ -84,7 +87,7 @@ def status_text(found: Plain) -> str:
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
-    following = "" if count[UP_TO_DATE] == len(found["assets"]) else f"  Next: {command}"
+    following = "" if count[UP_TO_DATE] + count[CLEARED] == len(found["assets"]) else f"  Next: {command}"
     return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
 
 
@@ -219,6 +222,8 @@ def audit_text(found: Plain) -> str:
             f"    file     {on_one_line(f['path'])}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}"
             for f in step["files"]
         ]
+        if gone := step["removed"]:
+            lines.append(f"    removed  content removed on {gone['time'][:10]} by {gone['by']}: {gone['reason']}")
         if not step["files"]:
             lines.append("    file     content is not in the store; the record stands")
     return "\n".join(lines)

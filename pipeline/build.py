@@ -23,13 +23,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pipeline import lineage, places, sources, suites
+from pipeline import lineage, places, progress, sources, suites
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
 from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
+from pipeline.tombstones import Tombstone
 
 SCHEMA = "1"
 FOLLOW_SECONDS = 2.0
@@ -114,8 +115,12 @@ class Need:
     asked: Mapping[str, Any]
     """the configuration as it enters the key: origins replaced by what they hold"""
     answer: Record | None
-    """a record that answers this key with intact content"""
+    """a record that answers this key: its content is intact, or see `gone`"""
     why: str = ""
+    gone: Tombstone | None = None
+    """`bert gc` removed the content of the answer, or of what has to run for that reason"""
+    comes_back: bool = False
+    """that content is in the trash, and has to be there"""
 
     @property
     def up_to_date(self) -> bool:
@@ -188,9 +193,12 @@ def needed(
     forced: bool = False,
     network: bool = False,
     known: Mapping[str, Record] | None = None,
+    wanted: bool = False,
 ) -> Need:
     """What `node` needs, given the records that its inputs have now, or those of `known` by asset name. Runs nothing;
     without `network`, "latest" means the newest dump that is known here.
+
+    Content that a rule of `bert gc` took settles the asset as if it were there, unless it is `wanted`.
 
     Raises SourceError when a file that the recipe names is gone.
     """
@@ -210,6 +218,8 @@ def needed(
         return Need(node, inputs, key, asked, None, "forced")
     answer = _answer(store, key, before)
     if answer is None:
+        if (removed := _removed(store, key, before)) is not None:
+            return _without_content(store, node, inputs, key, asked, before, removed, wanted)
         return Need(node, inputs, key, asked, None, _why(store, node, before, inputs, asked, key))
     if answer is before and dict(before.inputs) == _digests(inputs):
         current = before.body["validation"]["suite_digest"] == suites.suite_digest(node.stage.name)
@@ -223,6 +233,40 @@ def _answer(store: Store, key: str, before: Record | None) -> Record | None:
         return before
     remembered = store.remembered(key)
     return remembered[0] if remembered else None
+
+
+def _removed(store: Store, key: str, before: Record | None) -> Record | None:
+    """A record that answers although its content was removed: by a rule, or it is in the trash still. The pointer's, else the
+    oldest."""
+    mine = [before] if before is not None and before.key == key else []
+    for record in [*mine, *store.removed_answers(key)]:
+        stone = store.removed(record.stage, record.version)
+        if stone is not None and (stone.again or store.in_trash(record.stage, record.version)):
+            return record
+    return None
+
+
+def _without_content(
+    store: Store,
+    node: Node,
+    inputs: Mapping[str, Record],
+    key: str,
+    asked: Mapping[str, Any],
+    before: Record | None,
+    answer: Record,
+    wanted: bool,
+) -> Need:
+    """What an asset needs whose answer has no content: nothing while nobody wants it; else the trash, or to be made again."""
+    stone = store.removed(answer.stage, answer.version)
+    in_trash = store.in_trash(answer.stage, answer.version)
+    if stone is None:  # it came back meanwhile
+        return Need(node, inputs, key, asked, answer, _reuse(node, before, answer))
+    if in_trash and (wanted or not stone.again):
+        return Need(node, inputs, key, asked, answer, f"{stone.told}; it comes back from the trash", stone, True)
+    if wanted or not stone.again:
+        return Need(node, inputs, key, asked, None, stone.told, stone)
+    same = answer is before and dict(before.inputs) == _digests(inputs)
+    return Need(node, inputs, key, asked, answer, "" if same else _reuse(node, before, answer), stone)
 
 
 def _digests(inputs: Mapping[str, Record]) -> dict[str, str]:
@@ -247,7 +291,8 @@ def _why(
     if before is None:
         return "never made"
     if before.key == key:
-        return "its content is missing or broken"
+        stone = store.removed(before.stage, before.version)
+        return stone.told if stone else "its content is missing or broken"
     reasons = []
     if before.body["code_version"] != node.stage.code_version:
         reasons.append(f"code version {before.body['code_version']} → {node.stage.code_version}")
@@ -307,16 +352,20 @@ def usable(record: Record) -> list[str]:
 def settle(store: Store, need: Need) -> Record:
     """Make the answer of the memory the asset's own: a record with today's inputs, and the pointer on it.
 
-    Validates again where the suite has changed since. Appends nothing when the asset is up to date already.
+    Validates again where the suite has changed since and the content is there; brings back from the trash what has to be there.
+    Appends nothing when the asset is up to date already.
     """
     node, answer = need.node, need.answer
     if answer is None or need.key is None:
         raise StoreError(f"{node.path}: nothing answers its key", f"Run it: bert run {node.path}")
     if need.up_to_date:
         return answer
+    if need.comes_back:
+        store.bring_back(answer.stage, answer.version)
+        return settle(store, needed(store, node, wanted=True))
     _check_inputs(store, node, need.inputs)
     body = dict(answer.body)
-    if body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
+    if need.gone is None and body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
         folder = store.folder(node.stage.name, answer.version, references=references_of(node))
         body["validation"] = _validate(store, node, folder, body["statistics"], need.inputs, answer.version)
     now = _now()
@@ -344,11 +393,12 @@ def _become(store: Store, node: Node, body: Mapping[str, Any]) -> Record:
     return record
 
 
-def build(store: Store, node: Node, forced: bool = False, again: bool = False) -> Outcome:
+def build(store: Store, node: Node, forced: bool = False, again: bool = False, wanted: bool = False) -> Outcome:
     """Bring `node` up to date. `forced`: whatever is known; a training begins anew then, but not where it is tried
-    `again` after it was lost. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises;
-    in every such case the asset keeps what it had."""
-    need = needed(store, node, forced, network=True)
+    `again` after it was lost. `wanted`: also where it is settled, and `bert gc` removed its content. What the stage reads and
+    was removed comes first. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises; in every
+    such case the asset keeps what it had."""
+    need = needed(store, node, forced, network=True, wanted=wanted)
     if need.key is None:
         missing = [source for name, source in node.inputs.items() if name not in need.inputs]
         raise ChainError(f"{node.path} {need.why}", f"Make it with what it needs: bert run {missing[0].recipe}")
@@ -357,10 +407,13 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False) -
         record = settle(store, need)
         refuse_red(node, record)
         return Outcome(record, ran=False)
+    if _supply(store, need):
+        return build(store, node, forced, again, wanted)
     if not node.stage.resumable:
         return Outcome(_run(store, need, forced), ran=True)
     with ExitStack() as held:
         run, waited = _run_folder(store, need, forced and not again, held)
+        store.note_inputs(need.key, _digests(need.inputs))
         if waited and not forced:  # what it waited for may be what it needs
             now = needed(store, node, network=True)
             need = now if now.key == need.key else need
@@ -369,6 +422,19 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False) -
     store.clear_runs(lambda _, folder: node.stage.clear(folder), need.key)
     refuse_red(node, record)
     return Outcome(record, ran)
+
+
+def _supply(store: Store, need: Need) -> bool:
+    """Have the content there that the stage reads and that `bert gc` removed. Whether any was missing."""
+    missing = False
+    for name, record in need.inputs.items():
+        stone = store.removed(record.stage, record.version)
+        if stone is not None and (stone.again or store.in_trash(record.stage, record.version)):
+            source = need.node.inputs[name]
+            progress.tell(f"{source.path}: {stone.told}. {need.node.name} reads it: it is brought back, or made again")
+            build(store, source, wanted=True)
+            missing = True
+    return missing
 
 
 class _Busy(Exception):
@@ -463,13 +529,16 @@ def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Rec
             "started": started,
             "finished": _now(),
         }
-        if forced and node.stage.deterministic:
+        if (forced or need.gone) and node.stage.deterministic:
             body["validation"]["results"].append(_reproducible(store, need, staged))
         if critical_failures(body["validation"]["results"]):
             rejected = store.reject(staged, body)
             raise ValidationFailed(node, body["validation"]["results"], rejected)
         version = store.publish(node.stage.name, staged, upload)
-        return _become(store, node, body | {"version": version})
+        if need.gone is None:
+            return _become(store, node, body | {"version": version})
+        store.append(body | {"version": version})
+    return settle(store, needed(store, node))  # what the asset had names its content again: nothing below it changes
 
 
 def _pinned(config: Frozen, asked: Mapping[str, Any]) -> Frozen:
@@ -484,8 +553,9 @@ REPRODUCIBLE = "reproducible"  # the check that a forced run of a deterministic 
 
 
 def _reproducible(store: Store, need: Need, staged: Path) -> dict[str, Any]:
-    """A forced run of a deterministic stage has to give what the store remembers for this key."""
-    known = store.remembered(need.key or "")
+    """A forced run of a deterministic stage, or one for content that was removed, has to give what the store remembers for this
+    key."""
+    known = store.remembered(need.key or "") or store.removed_answers(need.key or "")
     version = store.version_of(staged)
     expected = known[0].version if known else version
     return {
@@ -494,7 +564,7 @@ def _reproducible(store: Store, need: Need, staged: Path) -> dict[str, Any]:
         "severity": "critical",
         "observed": version[:12],
         "expected": f"= {expected[:12]}",
-        "description": "A forced run gives the version that was made before.",
+        "description": "What is made again is the version that was made before.",
     }
 
 

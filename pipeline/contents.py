@@ -1,6 +1,7 @@
 """The content of versions on a disk of this machine: store/<stage>/<version>/, made visible by one rename."""
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
@@ -49,6 +50,10 @@ class LocalContents:
         stages = entries(self.home / "store")
         return {(stage.name, version.name) for stage in stages for version in entries(stage)}
 
+    def age_seconds(self, stage: str, version: str) -> float:
+        """How long ago a version was published, or something in its folder changed. Raises OSError."""
+        return time.time() - self.place(stage, version).stat().st_mtime
+
     def manifest(self, stage: str, version: str) -> dict[str, Any]:
         """The manifest of a version. Raises StoreError when it is missing or altered."""
         place = self.place(stage, version)
@@ -58,7 +63,7 @@ class LocalContents:
     def publish(self, stage: str, staged: Path, version: str, files: Sequence[Entry]) -> None:
         """Make a staged folder with its manifest visible, or drop it where the version is there and intact."""
         place = self.place(stage, version)
-        with self._changing(stage):
+        with self.changing(stage):
             if place.exists() and self._problems(stage, version, thorough=True):
                 set_aside(self.home, place)
             if place.exists():
@@ -88,14 +93,14 @@ class LocalContents:
             return []
         with ExitStack() as held:
             with suppress(OSError):  # a read-only store
-                held.enter_context(self._changing(stage))
+                held.enter_context(self.changing(stage))
             found = self._problems(stage, version, thorough=True)
             return [Problem(what, todo) for todo in [away(self.home, place)] for what in found] if found else []
 
     def _problems(self, stage: str, version: str, thorough: bool) -> list[str]:
         return manifest.problems(self.place(stage, version), stage, version, None if thorough else self._verified)
 
-    def _changing(self, stage: str) -> AbstractContextManager[int]:
+    def changing(self, stage: str) -> AbstractContextManager[int]:
         """Whoever adds or removes a version of `stage` holds this lock: none sets aside what another just mended."""
         return owners.held_lock(self.home / "locks" / f"content-{stage}")
 

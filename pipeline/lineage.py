@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.errors import ChainError, StoreError
 from pipeline.store import Record, Store
+from pipeline.tombstones import Tombstone
 
 
 def ancestors(store: Store, record: Record) -> Iterator[Record]:
@@ -56,15 +57,24 @@ class Step:
 
     record: Record
     manifest: Mapping[str, Any] | None
-    """None: its content was removed; the record still stands"""
+    """None: its content is missing; the record still stands"""
+    removed: Tombstone | None = None
+    """of content that `bert gc` removed; the manifest is known all the same"""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values: the record's body, its digest, and every file with size and SHA-256."""
-        return {"record": self.record.digest, **self.record.body, "files": self.files()}
+        """As JSON values: the record's body, its digest, every file with size and SHA-256, and when and why the content was
+        removed, if it was."""
+        removed = self.removed.plain() if self.removed else None
+        return {"record": self.record.digest, **self.record.body, "files": self.files(), "removed": removed}
 
     def files(self) -> list[dict[str, Any]]:
-        """Name, size and digests of every file; empty when the content is gone."""
+        """Name, size and digests of every file; empty where they are not known."""
         return list(self.manifest["files"]) if self.manifest else []
+
+
+def body_of(step: Mapping[str, Any]) -> dict[str, Any]:
+    """The record's body from what `Step.plain` told."""
+    return {name: value for name, value in step.items() if name not in ("record", "files", "removed")}
 
 
 def audit(store: Store, record: Record) -> list[Step]:
@@ -79,4 +89,4 @@ def audit(store: Store, record: Record) -> list[Step]:
         except StoreError:
             return None
 
-    return [Step(a, manifest(a)) for a in ancestors(store, record)]
+    return [Step(a, manifest(a), store.removed(a.stage, a.version)) for a in ancestors(store, record)]

@@ -11,6 +11,7 @@ Files are read from a folder of this machine, `cache/<stage>/<version>`: fetched
 visible by one rename. It may be removed whenever nothing runs.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -78,6 +79,11 @@ class ObjectContents:
         """(stage, version) of all that is there."""
         stages = self.there.names("store")
         return {(stage, name) for stage in stages for name in self.there.names(f"store/{stage}") if name != DATA}
+
+    def age_seconds(self, stage: str, version: str) -> float:
+        """How long ago the last copy of a version was published. Raises FileNotFoundError when one goes meanwhile."""
+        copies = self._copies(stage, version)
+        return min((self.there.age_seconds(f"store/{stage}/{version}/{copy}") for copy in copies), default=0.0)
 
     def manifest(self, stage: str, version: str) -> dict[str, Any]:
         """The manifest of a version. Raises StoreError when it is missing or altered."""
@@ -199,7 +205,8 @@ class ObjectContents:
         """Remove a copy unless it was published."""
         with suppress(FileNotFoundError):
             data = self.there.read(f"{_data(stage, copy)}/{MANIFEST}")
-            if copy in self._copies(stage, manifest.version_told(data)):
+            version = manifest.version_told(data)
+            if copy in self._copies(stage, version) or copy in self.there.names(f"trash/{stage}/{version}"):
                 return
         self.there.remove_all(_data(stage, copy))
 
@@ -269,6 +276,15 @@ class ObjectContents:
                 return kept
             self._fetch(stage, version, kept)
         return kept
+
+    def uncache(self, stage: str, version: str) -> None:
+        """Remove the folder of a version on this machine; it is fetched again when it is read."""
+        kept = self._kept(stage, version)
+        if kept.is_dir():
+            with self._fetching(stage, version), explained(kept):
+                gone = kept.with_name(f".{uuid4().hex}")
+                os.rename(kept, gone)
+                shutil.rmtree(gone, ignore_errors=True)
 
     def _whole_here(self, stage: str, version: str) -> dict[str, Any] | None:
         """The manifest of the folder on this machine, if that is what its digests say."""

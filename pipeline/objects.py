@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -214,6 +215,12 @@ class Objects:
                 for name, about in sorted(found.items())
                 if name.startswith(f"{path}/") and not name.endswith("/")
             }
+
+    def age_seconds(self, name: str) -> float:
+        """How long ago an object was written. Raises FileNotFoundError."""
+        with self._path(name) as (fs, path):
+            written: datetime = fs.modified(path)
+        return (datetime.now(UTC) - (written if written.tzinfo else written.replace(tzinfo=UTC))).total_seconds()
 
     def names(self, folder: str) -> list[str]:
         """What lies directly in a folder, sorted."""

@@ -137,6 +137,20 @@ class DownloadSettings(Frozen):
     """hosts that dumps may come from, by redirect too; `site` must be on one of them"""
 
 
+class RetentionSettings(Frozen):
+    """What `bert gc` may remove (docs/retention.md)."""
+
+    history: Annotated[int, BeforeValidator(_no_flag), Field(ge=0)] = 2
+    """of each asset: the version that it has now and so many before stay, with all that they were made of"""
+    shards_days: Annotated[float, BeforeValidator(_no_flag), Field(ge=0)] | None = 30
+    """shards of finished trainings may go so many days after their last use, although they are needed: they are made again
+    when something reads them. None: never"""
+    grace_days: Annotated[float, BeforeValidator(_no_flag), Field(ge=0)] = 7
+    """what was removed lies in the trash for so long"""
+    sole_home: bool = False
+    """of a store in an object store: no other home uses it. What others have is not seen from here"""
+
+
 class Settings(Frozen):
     """All of settings.yaml."""
 
@@ -149,6 +163,7 @@ class Settings(Frozen):
     downloads: DownloadSettings = DownloadSettings()
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
+    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _reachable(self) -> "Settings":

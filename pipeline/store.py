@@ -7,12 +7,13 @@ key, and the records of its inputs. Under the home folder:
     records/<digest>.json      provenance, immutable, named by its own digest
     memory/<key>/<digest>      which records answer to a key (empty files, append-only)
     assets/<recipe>/<asset>.json   the record that the asset has now, and those that it had
+    trash/<stage>/<version>/  tombstones/<stage>/<version>.json   content that `bert gc` removed, and what stays of it
     staging/<uuid>/  rejected/<version>/  broken/  leases/  runs/<key>/<attempt>/  verified/  views/  locks/
 
 A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.
 
-`store:` in settings.yaml moves the first three into an object store (`pipeline.object_contents`, `pipeline.ledger`);
-everything else stays here, and what is read of them is kept under cache/.
+`store:` in settings.yaml moves the first three, trash and tombstones into an object store (`pipeline.object_contents`,
+`pipeline.ledger`, `pipeline.trash`); everything else stays here, and what is read of them is kept under cache/.
 
 Publishing: files are fsynced, the manifest is written last, one rename makes the version visible; then record, memory,
 pointer. A reader trusts only records, so that a crash at any point leaves nothing half-visible. Content is hashed on
@@ -26,8 +27,9 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,12 @@ from pipeline.object_contents import ObjectContents
 from pipeline.objects import Objects
 from pipeline.record import Record as Record
 from pipeline.record import record_of
+from pipeline.tombstones import Tombstone, who
+from pipeline.trash import LocalTrash, ObjectTrash
 
 CHAMPION = "champion.json"  # lies beside the pointers and is none
+RUN_INPUTS = "inputs.json"
+"""beside the attempts of a training run: input name → digest of the record that it reads"""
 PUBLISHED = "published.json"
 """in a training run's folder, once its result is published and what it needed until then is removed"""
 
@@ -76,9 +82,11 @@ class Store:
         self.url = url
         self._contents: LocalContents | ObjectContents = LocalContents(home)
         self._ledger: LocalLedger | ObjectLedger = LocalLedger(home)
+        self._trash: LocalTrash | ObjectTrash = LocalTrash(self._contents)
         if url is not None:
             self._contents = ObjectContents(Objects(url), home, lease_seconds, self.staging)
             self._ledger = ObjectLedger(Objects(url), home)
+            self._trash = ObjectTrash(self._contents)
 
     # ── staging, leases, runs ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -101,8 +109,24 @@ class Store:
     def lease(self, stage: str, version: str) -> Iterator[None]:
         """Say that this process reads a version, so that nobody clears it away meanwhile."""
         claim = self._claim(f"{stage}-{version}-{uuid.uuid4().hex}")
-        with explained(claim), owners.claim(claim, self.lease_seconds):
+        with ExitStack() as held, explained(claim):
+            with self._leases():
+                held.enter_context(owners.claim(claim, self.lease_seconds))
             yield
+
+    def _leases(self) -> AbstractContextManager[int]:
+        """The lock under which leases are taken, and looked at before content goes: none is taken in between."""
+        return owners.held_lock(self.home / "locks" / "leases")
+
+    def leased(self) -> set[tuple[str, str]]:
+        """(stage, version) of what living processes read."""
+        found = set()
+        for claim in _entries(self.home / "leases"):
+            stage, _, rest = claim.name.partition("-")
+            version, _, _ = rest.partition("-")
+            if len(version) == 64 and not owners.is_dead(claim, self.lease_seconds):
+                found.add((stage, version))
+        return found
 
     @contextmanager
     def run_folder(
@@ -129,6 +153,12 @@ class Store:
         """The newest attempt of a training run."""
         attempts = [path for path in _entries(self.home / "runs" / key) if path.name.isdigit()]
         return max(attempts, key=lambda path: int(path.name), default=None)
+
+    def note_inputs(self, key: str, inputs: Mapping[str, str]) -> None:
+        """Keep beside a training run which records it reads (input name → digest), so that they stay while it is unfinished."""
+        place = self.home / "runs" / key / RUN_INPUTS
+        with explained(place):
+            write_json(place, dict(inputs))
 
     def unfinished_runs(self) -> list[Path]:
         """The newest attempts of training runs whose result is not published."""
@@ -190,8 +220,10 @@ class Store:
         for folder in (
             "staging",
             "records",
-            "cache/records",
+            "cache/*",
             "leases",
+            "trash",
+            "tombstones/*",
             "verified",
             "views",
             "memory/*",
@@ -225,6 +257,7 @@ class Store:
                 self._contents.publish(stage, staged, version, files, upload.copy if upload else "")
             else:
                 self._contents.publish(stage, staged, version, files)
+            self._trash.forget(stage, version)
         shutil.rmtree(staged, ignore_errors=True)
         return version
 
@@ -252,8 +285,17 @@ class Store:
             return manifest.version_in(manifest.list_files(staged))
 
     def manifest(self, stage: str, version: str) -> dict[str, Any]:
-        """The manifest of a version: {stage, version, files}. Raises StoreError when it is missing or altered."""
-        return self._contents.manifest(stage, version)
+        """The manifest of a version: {stage, version, files}; of one whose content was removed, what its tombstone tells.
+
+        Raises StoreError when it is missing or altered.
+        """
+        try:
+            return self._contents.manifest(stage, version)
+        except StoreError:
+            stone = self.removed(stage, version)
+            if stone is None:
+                raise
+            return {"stage": stage, "version": version, "files": list(stone.files)}
 
     def content(self, stage: str, version: str) -> Path:
         """Where the files of a version lie, unverified; a `pipeline.places` URL for what was not fetched yet."""
@@ -266,7 +308,18 @@ class Store:
         the folder that holds them); the folder returned then has links to them. Raises StoreError that names the file; what
         is broken is set aside.
         """
-        place = self._contents.folder(stage, version)
+        try:
+            place = self._contents.folder(stage, version)
+        except StoreError:
+            stone = self.removed(stage, version)
+            if stone is None:
+                raise
+            raise StoreError(
+                f"{stage} {version[:12]}: {stone.told}",
+                f"Bring it back: bert gc --restore {version}"
+                if self.in_trash(stage, version)
+                else "It is made again by `bert run RECIPE/ASSET`.",
+            ) from None
         with explained(place):
             files = self.manifest(stage, version)["files"]
             named = [file for file in files if file.get("referenced")]
@@ -292,6 +345,55 @@ class Store:
             return not self._contents.broken(stage, version)
         except OSError:
             return False
+
+    # ── what was removed ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def removed(self, stage: str, version: str) -> Tombstone | None:
+        """The tombstone of a version whose content was removed; None where the content is there, or missing by accident."""
+        with explained(self.home / "tombstones"):
+            stone = self._trash.tombstone(stage, version)
+            return None if stone is None or stone.restored or self._contents.exists(stage, version) else stone
+
+    def tombstone(self, stage: str, version: str) -> Tombstone | None:
+        """The tombstone of a version, whether its content is there again or not."""
+        return self._trash.tombstone(stage, version)
+
+    def in_trash(self, stage: str, version: str) -> bool:
+        """Whether the content of a version is in the trash."""
+        return self._trash.holds(stage, version)
+
+    def trashed(self) -> set[tuple[str, str]]:
+        """(stage, version) of what is in the trash."""
+        return self._trash.listed()
+
+    def put_away(self, stage: str, version: str, reason: str, again: bool) -> Tombstone | None:
+        """Put the content of a version into the trash, with a tombstone; None where somebody reads it now, or where it is
+        gone already. Raises StoreError when it can't be."""
+        with explained(self.home / "trash"), self._trash.changing(stage), self._leases():
+            if (stage, version) in self.leased() or not self._contents.exists(stage, version):
+                return None
+            files = self._contents.manifest(stage, version)["files"]
+            stone = Tombstone(stage, version, files, datetime.now(UTC).isoformat(), reason, who(), again)
+            self._trash.put(stone)
+        return stone
+
+    def bring_back(self, stage: str, version: str) -> bool:
+        """Bring a version back from the trash; False where it is not there. Raises StoreError when it can't be."""
+        with explained(self.home / "trash"), self._trash.changing(stage):
+            if not self._trash.holds(stage, version):
+                return False
+            self._trash.bring_back(stage, version, datetime.now(UTC).isoformat())
+        return True
+
+    def remove_for_good(self, stage: str, version: str) -> None:
+        """Remove a version from the trash. Raises StoreError when it can't be."""
+        with explained(self.home / "trash"), self._trash.changing(stage):
+            self._trash.drop(stage, version)
+
+    def sweep_trash(self) -> None:
+        """Go on with removals that were killed."""
+        with explained(self.home / "trash"):
+            self._trash.sweep()
 
     # ── what failed its validation ───────────────────────────────────────────────────────────────────────────────────
 
@@ -376,6 +478,33 @@ class Store:
                     "`bert verify` sets it aside; the next `bert run` records anew.",
                 ) from None
 
+    def knows(self, record: Record) -> bool:
+        """Whether a record is there, whole, and remembered under its key. Raises StoreError."""
+        with explained(self.home / "records"):
+            try:
+                self._ledger.reload(record.digest)
+            except (FileNotFoundError, ValueError):
+                return False
+            return record.digest in self._ledger.answers(record.key)
+
+    def records(self) -> dict[str, Record]:
+        """All records that can be read, by digest. Raises StoreError."""
+        found = {}
+        with explained(self.home / "records"):
+            for digest in self._ledger.digests():
+                with suppress(FileNotFoundError, ValueError):
+                    found[digest] = self._ledger.load(digest)
+        return found
+
+    def versions(self) -> set[tuple[str, str]]:
+        """(stage, version) of all content that is there. Raises StoreError."""
+        with explained(self.home / "store"):
+            return self._contents.versions()
+
+    def age_seconds(self, stage: str, version: str) -> float:
+        """How long ago a version was published. Raises OSError."""
+        return self._contents.age_seconds(stage, version)
+
     def records_of(self, stage: str, version: str) -> list[Record]:
         """Records that name a version, oldest first; every record of the store is looked at. Raises StoreError."""
         found = []
@@ -389,12 +518,19 @@ class Store:
 
     def remembered(self, key: str) -> list[Record]:
         """Records that answer to a key and whose content is intact, oldest first. Raises StoreError."""
+        return self._answering(key, lambda record: self.intact(record.stage, record.version))
+
+    def removed_answers(self, key: str) -> list[Record]:
+        """Records that answer to a key and whose content was removed, oldest first. Raises StoreError."""
+        return self._answering(key, lambda record: self.removed(record.stage, record.version) is not None)
+
+    def _answering(self, key: str, wanted: Callable[[Record], bool]) -> list[Record]:
         found = []
         with explained(self.home / "memory" / key):
             for digest in self._ledger.answers(key):
                 with suppress(FileNotFoundError, ValueError):
                     record = self._ledger.load(digest)
-                    if record.key == key and self.intact(record.stage, record.version):
+                    if record.key == key and wanted(record):
                         found.append(record)
         return sorted(found, key=lambda record: (record.body["finished"], record.digest))
 
@@ -402,7 +538,7 @@ class Store:
         """Make `record` what the asset is now; what it was goes into its history. Raises StoreError."""
         path = self._pointer(recipe, asset)
         with explained(path), owners.held_lock(self.home / "locks" / f"pointer-{recipe}-{asset}"):
-            had = _pointed(path)
+            had = pointed_in(path)
             if not had and path.exists():
                 set_aside(self.home, path)
             if not had or had[0] != record.digest:
@@ -414,7 +550,7 @@ class Store:
         when they can't be read."""
         path = self._pointer(recipe, asset)
         with explained(path), suppress(FileNotFoundError, ValueError):
-            pointed = _pointed(path)
+            pointed = pointed_in(path)
             return self._ledger.load(pointed[0]) if pointed else None
         return None
 
@@ -422,7 +558,7 @@ class Store:
         """Digests of the records that the asset has and had, newest first."""
         path = self._pointer(recipe, asset)
         with explained(path):
-            return _pointed(path)
+            return pointed_in(path)
 
     def _pointer(self, recipe: str, asset: str) -> Path:
         return self.home / "assets" / recipe / f"{asset}.json"
@@ -442,7 +578,7 @@ class Store:
                     problems.append(Problem(what, self._ledger.away(digest)))
             current: dict[str, str] = {}  # digest → who names it
             for path in sorted((self.home / "assets").glob("*/*.json")):
-                pointed = _pointed(path)
+                pointed = pointed_in(path)
                 if pointed:
                     current.setdefault(pointed[0], str(path))
                     problems += self._lost_history(path, pointed, set(records))
@@ -462,6 +598,8 @@ class Store:
                     if source not in current:
                         current[source] = f"{self._ledger.place(digest)}, input {name},"
                         waiting.append(source)
+            altered = self._trash.altered()
+        problems += [Problem(f"{path}: the tombstone was altered", todo) for path, todo in altered.items()]
         for stage_name, version in progress.track(sorted(versions), len(versions), "versions"):
             problems += self.verify_version(stage_name, version)
         return problems
@@ -479,7 +617,9 @@ class Store:
         return [Problem(f"{path}: its history names record {digest[:12]}, which is missing", todo) for digest in lost]
 
     def verify_version(self, stage: str, version: str) -> list[Problem]:
-        """Read every byte of one version again. What is broken is set aside."""
+        """Read every byte of one version again. What is broken is set aside; what `bert gc` removed is not missing."""
+        if self.removed(stage, version) is not None:
+            return []
         try:
             return self._contents.broken(stage, version, thorough=True)
         except OSError as error:
@@ -505,7 +645,7 @@ class Upload:
         return self._contents.copy_url(self._stage, self.copy)
 
 
-def _pointed(path: Path) -> list[str]:
+def pointed_in(path: Path) -> list[str]:
     """Digests in a pointer file, newest first; empty when there is none, or when it is broken. Raises OSError."""
     try:
         found = json.loads(path.read_bytes())
