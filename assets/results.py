@@ -6,10 +6,11 @@ A release in the store names held-out scores only: what is fine-tuned from it co
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import finetuning, release, report, results_card
+from model import finetuning, report, results_card
 from model.lines import read_json
 from model.report_task import task_result
 from model.tasks import NOT_RUN
@@ -19,44 +20,47 @@ from pipeline.store import Record, Store
 CARD = "README.md"
 
 
+@dataclass(frozen=True)
+class Scored:
+    """What the recipe's current report says of a model."""
+
+    record: Record
+    """of the report"""
+    content: Mapping[str, Any]
+    """report.json"""
+
+    @property
+    def entries(self) -> list[Mapping[str, Any]]:
+        """Of the tasks that were run."""
+        return [task for task in self.content["tasks"] if task["ran"]]
+
+    @property
+    def date(self) -> str:
+        """Its day."""
+        return str(self.record.body["finished"])[:10]
+
+
 def add_results(store: Store, record: Record, source: Path, folder: Path) -> bool:
-    """Write card and .eval_results/ of an exported release or fine-tuned model; False: there is nothing to add.
+    """Write card and .eval_results/ of an exported fine-tuned model; False: there is nothing to add.
 
     source: the artifact in the store; folder: the export, with its other files in place.
     """
-    if record.stage == release.STAGE.name:
-        return _of_release(store, record, folder)
-    if record.stage == finetuning.STAGE.name and not (source / NOT_RUN).exists():
-        return _of_finetuned(store, record, source, folder)
-    return False
-
-
-def _of_release(store: Store, record: Record, folder: Path) -> bool:
-    found = _report(store, record, "pretrained")
-    if found is None:
+    if record.stage != finetuning.STAGE.name or (source / NOT_RUN).exists():
         return False
-    content, date = found
-    entries = [task for task in content["tasks"] if task["ran"]]
-    if not any(entry["rows"] for entry in entries):
-        return False
-    whose = results_card.Source(record.recipe, record.version, date)
-    card = folder / CARD
-    card.write_text(results_card.of_release(card.read_text(encoding="utf-8"), entries, whose), encoding="utf-8")
-    results_card.write_eval_results(results_card.eval_results(entries, whose), folder)
+    _of_finetuned(store, record, source, folder)
     return True
 
 
-def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> bool:
+def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> None:
     task = record.asset.removeprefix("finetuned_")
-    found = _report(store, record, record.asset)
-    named = [entry for entry in found[0]["tasks"] if entry["task"] == task] if found else []
+    found = report_of(store, record, record.asset)
+    named = [entry for entry in found.content["tasks"] if entry["task"] == task] if found else []
     # without a report of it, what the report would say
     entry = named[0] if named else task_result(task, _inputs(store, record, source), {}).entry
-    whose = results_card.Source(record.recipe, _release_of(store, record), found[1] if found else "")
+    whose = results_card.Source(record.recipe, _release_of(store, record), found.date if found else "")
     architectures = read_json(folder / "config.json").get("architectures") or [""]
     (folder / CARD).write_text(results_card.of_finetuned(entry, whose, architectures[0]), encoding="utf-8")
     results_card.write_eval_results(results_card.eval_results([entry], whose), folder)
-    return True
 
 
 def _inputs(store: Store, record: Record, source: Path) -> dict[str, Path]:
@@ -69,9 +73,9 @@ def _inputs(store: Store, record: Record, source: Path) -> dict[str, Path]:
     return inputs
 
 
-def _report(store: Store, record: Record, name: str) -> tuple[Mapping[str, Any], str] | None:
-    """(report.json, its day) of the recipe's current report, if its input `name` has the version that the artifact is, or was
-    made of; None: there is none, or it is of another one."""
+def report_of(store: Store, record: Record, name: str) -> Scored | None:
+    """The recipe's current report, if its input `name` has the version that the artifact is, or was made of; None: there is
+    none, or it is of another one."""
     made = store.pointer(record.recipe, "benchmark_report")
     if made is None or name not in made.inputs:
         return None
@@ -84,7 +88,7 @@ def _report(store: Store, record: Record, name: str) -> tuple[Mapping[str, Any],
     except StoreError:  # its content was removed
         return None
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return content, str(made.body["finished"])[:10]
+    return Scored(made, content)
 
 
 def _release_of(store: Store, record: Record) -> str:

@@ -199,8 +199,13 @@ def _named(asked: Any) -> Iterator[Mapping[str, Any]]:
 
 def _address(told: Mapping[str, Any], name: str) -> str:
     if told.get("origin") == "wikimedia" and told.get("url"):
-        return f"{told['url']}/{quote(name)}"
-    return str(told.get("url", "")) if told.get("origin") == "url" else ""
+        return f"{_iri(told['url'])}/{quote(name)}"
+    return _iri(told.get("url", "")) if told.get("origin") == "url" else ""
+
+
+def _iri(url: Any) -> str:
+    """A URL as a person wrote it, without what may not stand in one."""
+    return quote(str(url), safe="%/:=&?~#+!$,;'@()*[]")
 
 
 def _package(wheel: str) -> str:
@@ -273,7 +278,7 @@ def _source(text: Work, documents: Sequence[Work]) -> Source:
         origin=ORIGINS.get(str(told.get("origin")), UNKNOWN),
         wiki=str(told.get("wiki") or text.statistics.get("wiki") or ""),
         date=f"{date[:4]}-{date[4:6]}-{date[6:]}" if len(date) == 8 else "",
-        url=str(told.get("url") or ""),
+        url=_iri(told.get("url") or ""),
         acquired=files.times[1][:10] if files and files.times else UNKNOWN,
         language=str(text.config.get("language") or UNKNOWN),
         licences=tuple(str(each) for each in stated if each != "none"),
