@@ -22,7 +22,8 @@ def bill_of_materials(text: str) -> None:
     validation = pytest.importorskip("cyclonedx.validation.json", reason=NEEDED.format("cyclonedx-python-lib"))
     from cyclonedx.schema import SchemaVersion
 
-    assert validation.JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    error = validation.JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    assert error is None, str(error)[:2000]
 
 
 def provenance(data: bytes) -> list[dict[str, Any]]:
