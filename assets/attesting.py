@@ -1,7 +1,7 @@
 """What is said about a release: made from its records, and of the recipe's current report where that is of this model.
 
-    attestations    the set, by file name
-    attest          kept under the home: attestations/VERSION/
+attestations    the set, by file name
+attest          kept under the home: attestations/VERSION/
 """
 
 import hashlib

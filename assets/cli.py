@@ -305,7 +305,8 @@ def export(
         bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
     ] = False,
     key: Annotated[
-        Path | None, typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig")
+        Path | None,
+        typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig"),
     ] = None,
     as_json: Json = False,
 ) -> None:

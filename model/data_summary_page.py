@@ -46,7 +46,9 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from _pairs(
         {
             "Modalities": ", ".join(training["modalities"]),
-            "Size": f"{size['range']} (about {tokens} million, from characters)" if size["range"] != "unknown" else "unknown",
+            "Size": f"{size['range']} (about {tokens} million, from characters)"
+            if size["range"] != "unknown"
+            else "unknown",
             "Training documents": size["training_documents"],
             "Types of content": "; ".join(training["types_of_content"]),
             "Latest acquisition": training["latest_acquisition"],
@@ -55,7 +57,10 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "Languages of the documents, held-out ones included:", "")
     yield from _table(
         ("declared", "detected", "documents"),
-        [[row.get(name, "unknown") or "none" for name in ("declared", "detected", "documents")] for row in training["languages"]],
+        [
+            [row.get(name, "unknown") or "none" for name in ("declared", "detected", "documents")]
+            for row in training["languages"]
+        ],
     )
     yield from ("", "## 2. List of data sources", "", "### 2.1 Publicly available datasets", "")
     yield from _sources(data["public_datasets"])
@@ -95,11 +100,24 @@ def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
 def _sources(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"Used: {told['used']}."
     if told["datasets"]:
-        names = ("name", "kind", "origin", "link", "period", "read_or_downloaded", "language", "licences", "training_documents")
+        names = (
+            "name",
+            "kind",
+            "origin",
+            "link",
+            "period",
+            "read_or_downloaded",
+            "language",
+            "licences",
+            "training_documents",
+        )
         yield ""
         yield from _table(
             [name.replace("_", " ") for name in names],
-            [[", ".join(each[n]) if isinstance(each[n], list) else each[n] for n in names] for each in told["datasets"]],
+            [
+                [", ".join(each[n]) if isinstance(each[n], list) else each[n] for n in names]
+                for each in told["datasets"]
+            ],
         )
 
 

@@ -25,8 +25,26 @@ CARD = "README.md"
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 SPDX = frozenset(
     {
-        *("Apache-2.0", "MIT", "CC0-1.0", "CC-BY-2.0", "CC-BY-2.5", "CC-BY-3.0", "CC-BY-4.0", "CC-BY-SA-2.0", "CC-BY-SA-2.5"),
-        *("CC-BY-SA-3.0", "CC-BY-SA-4.0", "CC-BY-NC-4.0", "CC-BY-NC-SA-4.0", "CC-BY-ND-4.0", "CC-PDDC", "GFDL-1.2-only"),
+        *(
+            "Apache-2.0",
+            "MIT",
+            "CC0-1.0",
+            "CC-BY-2.0",
+            "CC-BY-2.5",
+            "CC-BY-3.0",
+            "CC-BY-4.0",
+            "CC-BY-SA-2.0",
+            "CC-BY-SA-2.5",
+        ),
+        *(
+            "CC-BY-SA-3.0",
+            "CC-BY-SA-4.0",
+            "CC-BY-NC-4.0",
+            "CC-BY-NC-SA-4.0",
+            "CC-BY-ND-4.0",
+            "CC-PDDC",
+            "GFDL-1.2-only",
+        ),
         *("GFDL-1.3-only", "GFDL-1.3-or-later", "ODbL-1.0", "ODC-By-1.0", "PDDL-1.0", "Unlicense", "etalab-2.0"),
     }
 )
@@ -125,7 +143,9 @@ def _model(chain: Chain, data: Sequence[Plain], scores: Sequence[Mapping[str, An
                         else []
                     ),
                 ],
-                "ethicalConsiderations": [{"name": "personal data in the training text", "mitigationStrategy": UNKNOWN}],
+                "ethicalConsiderations": [
+                    {"name": "personal data in the training text", "mitigationStrategy": UNKNOWN}
+                ],
             },
         },
     }
@@ -152,7 +172,11 @@ def _held_out(model: Work) -> Iterator[Plain]:
     told = model.statistics.get("held_out") or {}
     for name in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
         if told.get(name) is not None:
-            yield {"type": name, "value": str(told[name]), "slice": f"held-out text, {told.get('sequences', UNKNOWN)} sequences"}
+            yield {
+                "type": name,
+                "value": str(told[name]),
+                "slice": f"held-out text, {told.get('sequences', UNKNOWN)} sequences",
+            }
 
 
 def _documents(work: Work, told: Sequence[Source]) -> Plain:
@@ -178,7 +202,11 @@ def _documents(work: Work, told: Sequence[Source]) -> Plain:
 
 def _source(source: Source, ref: str) -> Plain:
     files = originals(source.files) if source.files else []
-    hashes = [{"alg": "SHA-256", "content": files[0].digests["sha256"]}] if len(files) == 1 and "sha256" in files[0].digests else []
+    hashes = (
+        [{"alg": "SHA-256", "content": files[0].digests["sha256"]}]
+        if len(files) == 1 and "sha256" in files[0].digests
+        else []
+    )
     place = {"url": source.url} if source.url else {}
     listed = [{"name": file.name, "value": _digests(file.digests)} for file in files]
     return {

@@ -184,7 +184,9 @@ def _measures(chain: Chain) -> list[str]:
             if filters.get(name, off) != off:
                 found.append(f"Filter {name}: {bound} {filters[name]}.")
         if config.get("decontaminate"):
-            found.append(f"Documents that share a word 13-gram with {', '.join(sorted(config['decontaminate']))} are left out.")
+            found.append(
+                f"Documents that share a word 13-gram with {', '.join(sorted(config['decontaminate']))} are left out."
+            )
         if config.get("licence_required"):
             found.append("Only documents that name a licence are used.")
     return found or [UNKNOWN]

@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
 
+from pipeline.atomic import canonical_json
 from pipeline.attestations.chain import (
     DOCUMENTS,
     FILES,
@@ -22,7 +23,6 @@ from pipeline.attestations.chain import (
     originals,
     rows,
 )
-from pipeline.atomic import canonical_json
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 
 FILE = "openlineage.ndjson"
@@ -64,10 +64,22 @@ def _events(work: Work, started: str, finished: str) -> Iterator[Plain]:
         "inputs": [*(_input(read) for read in work.inputs.values()), *map(_outside, originals(work))],
     }
     run = {"runId": str(uuid5(NAMESPACE_URL, f"urn:bertworks:record:{work.made.digest}"))}
-    yield {**common, "eventType": "START", "eventTime": started, "run": {**run, "facets": {}}, "outputs": [_dataset(work)]}
+    yield {
+        **common,
+        "eventType": "START",
+        "eventTime": started,
+        "run": {**run, "facets": {}},
+        "outputs": [_dataset(work)],
+    }
     facets = {"bertworks": _told(work, work.made.body), "tests": _tests(work)}
     output = {**_dataset(work), "outputFacets": {"outputStatistics": _size(work)}}
-    yield {**common, "eventType": "COMPLETE", "eventTime": finished, "run": {**run, "facets": facets}, "outputs": [output]}
+    yield {
+        **common,
+        "eventType": "COMPLETE",
+        "eventTime": finished,
+        "run": {**run, "facets": facets},
+        "outputs": [output],
+    }
 
 
 def _facet(schema: str, **values: Any) -> Plain:

@@ -56,7 +56,10 @@ def _statement(work: Work) -> Plain:
             },
             "runDetails": {
                 "builder": {"id": BUILDER},
-                "metadata": {"invocationId": _record_urn(work.made.digest if work.made else str(body["reused"])), **times},
+                "metadata": {
+                    "invocationId": _record_urn(work.made.digest if work.made else str(body["reused"])),
+                    **times,
+                },
                 "byproducts": [_validation(work), {"name": "record", **_record(work.record.digest)}],
             },
         },
@@ -74,7 +77,9 @@ def _exported(chain: Chain, files: Sequence[Mapping[str, Any]]) -> Plain:
             "buildDefinition": {
                 "buildType": build_type("export"),
                 "externalParameters": {"recipe": chain.model.record.recipe, "asset": chain.model.record.asset},
-                "resolvedDependencies": [part for work in last for part in (_version(work), _record(work.record.digest))],
+                "resolvedDependencies": [
+                    part for work in last for part in (_version(work), _record(work.record.digest))
+                ],
             },
             "runDetails": {"builder": {"id": BUILDER}},
         },
@@ -95,7 +100,11 @@ def _inputs(work: Work) -> Iterator[Plain]:
         yield {**_version(read), "annotations": {"input": name}}
     told = work.statistics.get("root")
     if "root" not in work.inputs and isinstance(told, Mapping) and told.get("record"):
-        yield {"name": str(told.get("asset", UNKNOWN)), **_record(str(told["record"])), "annotations": {"input": "root"}}
+        yield {
+            "name": str(told.get("asset", UNKNOWN)),
+            **_record(str(told["record"])),
+            "annotations": {"input": "root"},
+        }
 
 
 def _original(original: Original) -> Plain:

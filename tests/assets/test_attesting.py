@@ -69,9 +69,7 @@ def test_the_folder_holds_the_model_and_the_set_and_its_card_reads_as_a_hubs_car
     assert card.text.count("## Use\n") == 1
 
 
-def test_mlcroissant_reads_the_documents_by_it(
-    world: World, exported: Path, tmp_path: Path
-) -> None:
+def test_mlcroissant_reads_the_documents_by_it(world: World, exported: Path, tmp_path: Path) -> None:
     shutil.copy(exported / "croissant.json", tmp_path)
     reading.export("tiny/documents", tmp_path / "documents")
     dataset = validators.croissant(tmp_path / "croissant.json")
@@ -98,7 +96,14 @@ def test_in_toto_and_slsa_read_the_provenance_and_the_chain_has_no_gap(world: Wo
             assert version is None or version in made
         made |= {each["digest"].get("bertworksVersion") for each in step["subject"]}
     named = {step["predicate"]["buildDefinition"]["externalParameters"]["asset"]: step for step in steps}
-    assert set(named) >= {"wikipedia_dump", "documents", "pretrained_64", "release", "finetuned_places", "benchmark_report"}
+    assert set(named) >= {
+        "wikipedia_dump",
+        "documents",
+        "pretrained_64",
+        "release",
+        "finetuned_places",
+        "benchmark_report",
+    }
     dumped = named["wikipedia_dump"]["predicate"]["buildDefinition"]["resolvedDependencies"]
     digest = sha256(world.folder / "text" / "tinywiki.xml.bz2")
     assert {"name": "tinywiki.xml.bz2", "digest": {"sha256": digest}} in dumped
@@ -109,7 +114,11 @@ def test_in_toto_and_slsa_read_the_provenance_and_the_chain_has_no_gap(world: Wo
         "startedOn": record.body["started"].replace("+00:00", "Z"),
         "finishedOn": record.body["finished"].replace("+00:00", "Z"),
     }
-    code = next(each for each in named["release"]["predicate"]["buildDefinition"]["resolvedDependencies"] if each["name"] == "bertworks")
+    code = next(
+        each
+        for each in named["release"]["predicate"]["buildDefinition"]["resolvedDependencies"]
+        if each["name"] == "bertworks"
+    )
     assert code["digest"]["gitCommit"] == record.body["git"]["commit"]
     listed = {each["name"]: each["digest"]["sha256"] for each in last["subject"]}
     assert listed == {name: sha256(exported / name) for name in (SET | MODEL) - {"provenance.intoto.jsonl"}}
@@ -157,7 +166,9 @@ def test_the_summary_says_what_records_know_and_asks_for_the_rest(exported: Path
     assert training["size"]["range"] == "less than 1 billion tokens" and training["size"]["training_documents"] == 35
     assert training["languages"] == [{"declared": "en", "detected": "en", "documents": 48}]
     assert training["latest_acquisition"] == "unknown"
-    assert told["data_sources"]["user_data"] == "unknown: for the provider to state (provider.user_data in settings.yaml)"
+    assert (
+        told["data_sources"]["user_data"] == "unknown: for the provider to state (provider.user_data in settings.yaml)"
+    )
     steps = told["data_processing"]["removed"]["wikipedia"]
     pages = dump().count("<page>")
     assert steps[0] == ["read", pages] and sum(count for _, count in steps[:-1]) == steps[-1][1] == 40
@@ -169,7 +180,9 @@ def test_the_summary_says_what_records_know_and_asks_for_the_rest(exported: Path
 # ── the same, and older ones ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_two_exports_are_equal_and_what_is_kept_is_what_was_exported(world: World, exported: Path, tmp_path: Path) -> None:
+def test_two_exports_are_equal_and_what_is_kept_is_what_was_exported(
+    world: World, exported: Path, tmp_path: Path
+) -> None:
     reading.export("tiny/release", tmp_path / "again")
     for path in exported.iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
@@ -180,7 +193,9 @@ def test_two_exports_are_equal_and_what_is_kept_is_what_was_exported(world: Worl
     assert reading.verify("")["problems"] == [] and not open_store().leftovers()
 
 
-def test_what_the_provider_states_is_said_and_the_older_set_is_kept(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_provider_states_is_said_and_the_older_set_is_kept(
+    made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = made.copy(tmp_path / "world")
     shutil.rmtree(world.home / "attestations", ignore_errors=True)
     record, sets = released(world.store), []
@@ -191,7 +206,11 @@ def test_what_the_provider_states_is_said_and_the_older_set_is_kept(made: World,
         monkeypatch.setenv("BERT_SETTINGS", str(settings))
         folder = attest(open_store(), record)
         sets.append((folder / "data-summary.md").read_text())
-    assert "- Name: Old &amp; Sons\n" in sets[0] and "- Name: New \\| \\*Ltd\\*\n" in sets[1] and "No user data." in sets[1]
+    assert (
+        "- Name: Old &amp; Sons\n" in sets[0]
+        and "- Name: New \\| \\*Ltd\\*\n" in sets[1]
+        and "No user data." in sets[1]
+    )
     assert json.loads((folder / "croissant.json").read_text())["creator"]["name"] == "Third"
     assert ModelCard.load(folder / "README.md").data.license == "apache-2.0"
     older = world.home / "attestations" / "older" / record.version
@@ -199,7 +218,9 @@ def test_what_the_provider_states_is_said_and_the_older_set_is_kept(made: World,
     assert len(list(older.iterdir())) == 2
 
 
-def test_without_dagsters_database_nothing_changes(made: World, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dagsters_database_nothing_changes(
+    made: World, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = made.copy(tmp_path / "world")
     shutil.rmtree(world.home / "dagster")
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
@@ -207,7 +228,9 @@ def test_without_dagsters_database_nothing_changes(made: World, exported: Path, 
     assert (tmp_path / "model" / "lineage.json").read_bytes() == (exported / "lineage.json").read_bytes()
 
 
-def test_where_a_stages_content_was_removed_its_version_is_still_named(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_stages_content_was_removed_its_version_is_still_named(
+    made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = made.copy(tmp_path / "world")
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
     for stage in ("pretraining_shards", "documents", "files", "wikipedia_text"):
@@ -228,7 +251,9 @@ def test_where_a_stages_content_was_removed_its_version_is_still_named(made: Wor
     assert files["tinywiki.xml.bz2"] == sha256(world.folder / "text" / "tinywiki.xml.bz2")
 
 
-def test_a_store_that_can_only_be_read_is_exported_from(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_can_only_be_read_is_exported_from(
+    made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = made.copy(tmp_path / "world")
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
     shutil.rmtree(world.home / "attestations", ignore_errors=True)
@@ -251,7 +276,9 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("key")
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     (folder / "key.pem").write_bytes(private.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-    (folder / "key.pub").write_bytes(private.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    (folder / "key.pub").write_bytes(
+        private.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
     return folder / "key.pem"
 
 
@@ -294,7 +321,9 @@ def by_bill(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(SET | MODEL | {"lineage.json", "model.sig"}))
-def test_a_flipped_byte_is_found_by_exactly_who_vouches_for_it(signed: Path, key: Path, tmp_path: Path, name: str) -> None:
+def test_a_flipped_byte_is_found_by_exactly_who_vouches_for_it(
+    signed: Path, key: Path, tmp_path: Path, name: str
+) -> None:
     folder = tmp_path / "model"
     shutil.copytree(signed, folder)
     verifiers: dict[str, Callable[[], bool]] = {

@@ -203,7 +203,9 @@ def test_a_dump_is_named_by_url_and_both_digests(made: Made, tmp_path: Path) -> 
     ],
 )
 def test_sizes_fall_into_the_templates_ranges(made: Made, millions: float, expected: str) -> None:
-    record = released(made, inputs={"documents": made("documents", "documents", statistics={"tokens_millions": millions})})
+    record = released(
+        made, inputs={"documents": made("documents", "documents", statistics={"tokens_millions": millions})}
+    )
     summary = data_summary.data_summary(chain_of(made.store, record), NOBODY)
     assert summary["general_information"]["training_data"]["size"]["range"] == expected
 
@@ -306,7 +308,12 @@ def test_a_record_that_tells_nothing_gives_unknown_and_no_invention(made: Made, 
 def test_work_that_is_reused_has_the_times_of_the_run_that_did_it(made: Made) -> None:
     first = corpus(made)
     again = made.store.append(
-        {**first.body, "reused": first.digest, "started": "2026-11-01T00:00:00+00:00", "finished": "2026-11-01T00:00:00+00:00"}
+        {
+            **first.body,
+            "reused": first.digest,
+            "started": "2026-11-01T00:00:00+00:00",
+            "finished": "2026-11-01T00:00:00+00:00",
+        }
     )
     record = released(made, inputs={"documents": again})
     chain = chain_of(made.store, record)
@@ -351,7 +358,9 @@ def test_hostile_words_stay_words(made: Made, tmp_path: Path) -> None:
         tables = re.findall(r"(?:^\|.*\|\n)+", page, re.M)
         for table in tables:
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
-        assert len(tables) >= 2 and not [line for line in page.splitlines() if "script" in line and "&lt;script&gt;" not in line]
+        assert len(tables) >= 2 and not [
+            line for line in page.splitlines() if "script" in line and "&lt;script&gt;" not in line
+        ]
     names = [each["name"] for each in said["croissant"]["distribution"]]
     assert f"../{HOSTILE}.txt" in names
     ids = [each["@id"] for each in said["croissant"]["distribution"]]
