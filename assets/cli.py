@@ -305,11 +305,15 @@ def export(
     tfrecord: Annotated[
         bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
     ] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a published artifact into a folder, verified, with its lineage beside it."""
+    """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
     with told_progress():
-        done = reading.export(target, folder, tfrecord)
+        done = reading.export(target, folder, tfrecord, key)
     show(done, as_json, reading.export_text)
 
 

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from assets import graph
+from assets.attesting import attestations
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
-from assets.results import add_results
+from assets.results import add_results, scored_release
 from assets.told import failed_lines, on_one_line, rows_line
-from model import finetuning
+from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
 from pipeline import atomic, lineage
+from pipeline.attestations.kept import keep
+from pipeline.attestations.signature import sign
 from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
@@ -308,12 +311,14 @@ def published(recipe: str, asset: str) -> Path:
     return store.folder(record.stage, record.version)
 
 
-def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
+def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None = None) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
-    A fine-tuned model becomes what transformers loads; where there is no such thing, `note` says why. It and a release get their
-    scores (assets/results.py). With `tfrecord`, shards become TFRecord files as google-research/bert writes them. Raises StoreError when the folder exists or can't be written,
-    RecipeError and DataError for what can't be TFRecord files; then nothing is left behind.
+    A release gets its attestations, which are kept under the home too (assets/attesting.py). A fine-tuned model becomes what
+    transformers loads, with its scores (assets/results.py); where there is no such thing, `note` says why. With `tfrecord`,
+    shards become TFRecord files as google-research/bert writes them; with `key` the folder is signed. Raises StoreError when the
+    folder exists or can't be written, RecipeError and DataError for what can't be TFRecord files or for a key that is none; then
+    nothing is left behind.
     """
     store = open_store()
     record = _record(store, target)
@@ -344,6 +349,12 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
         if added.changed:
             told["exported"] = _files_of(partial)
         note = "\n".join(filter(None, (note, added.note)))
+        if record.stage == release.STAGE.name:
+            note = "\n".join(filter(None, (scored_release(store, record)[1], _attest(store, record, partial))))
+            told["exported"] = _files_of(partial)
+        if key is not None:
+            sign(partial, key)
+            told["exported"] = _files_of(partial)
         atomic.write_json(partial / "lineage.json", {**told, "seal": _seal(told)})
         partial.rename(folder)
     except OSError as error:
@@ -352,6 +363,19 @@ def export(target: str, folder: Path, tfrecord: bool = False) -> Plain:
         shutil.rmtree(partial, ignore_errors=True)
     done = {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
     return {**done, "note": note} if note else done
+
+
+def _attest(store: Store, record: Record, partial: Path) -> str:
+    """Put the attestations of a release beside its files; what is to be said where they can't be kept under the home."""
+    said = attestations(store, record)
+    for name, data in said.items():
+        (partial / name).parent.mkdir(exist_ok=True)
+        (partial / name).write_bytes(data)
+    try:
+        keep(store, record.version, said)
+    except StoreError as error:  # a store that can only be read can be exported from
+        return f"The attestations are in the folder only: {error.what}"
+    return ""
 
 
 def export_text(found: Plain) -> str:

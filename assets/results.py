@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import finetuning, imported, release, report, results_card
+from model import finetuning, imported, report, results_card
 from model.lines import read_json
 from model.report_task import task_result
 from model.tasks import NOT_RUN
@@ -29,39 +29,46 @@ class Added:
     """which scores the card does not have, and what to run; "" where it has those of the report, or nothing was scored"""
 
 
+@dataclass(frozen=True)
+class Scored:
+    """What the recipe's current report says of a release."""
+
+    record: Record
+    """of the report"""
+    date: str
+    """its day"""
+    entries: list[Mapping[str, Any]]
+    """of the tasks that were run, and not fine-tuned again since"""
+
+
 def add_results(store: Store, record: Record, source: Path, folder: Path) -> Added:
-    """Write card and .eval_results/ of an exported release or fine-tuned model, where there is anything to add.
+    """Write card and .eval_results/ of an exported fine-tuned model, where there is anything to add. Those of a release are
+    attestations (assets/attesting.py).
 
     source: the artifact in the store; folder: the export, with its other files in place.
     """
-    if record.stage == release.STAGE.name:
-        return _of_release(store, record, folder)
     if record.stage == finetuning.STAGE.name and not (source / NOT_RUN).exists():
         return _of_finetuned(store, record, source, folder)
     return Added(False)
 
 
-def _of_release(store: Store, record: Record, folder: Path) -> Added:
+def scored_release(store: Store, record: Record) -> tuple[Scored | None, str]:
+    """The recipe's current report, as far as it is of this release's encoder; and which scores it lacks and what to run, "" where
+    none are missing."""
     made = store.pointer(record.recipe, report.STAGE.name)
     if made is None:
-        return Added(False)
+        return None, ""
     if not _same(store, made, record, "pretrained"):
         why = "the report is of another encoder than this release: its scores are not in the card"
-        return Added(False, f"{why}. {_again(record)}")
+        return None, f"{why}. {_again(record)}"
     found = _content(store, made)
     if found is None:
-        return Added(False)
+        return None, ""
     content, date = found
     stale = [task["task"] for task in content["tasks"] if _tuned_again(store, made, record, task["task"])]
     entries = [task for task in content["tasks"] if task["ran"] and task["task"] not in stale]
     note = f"fine-tuned again since the report: {', '.join(stale)}. The card has no scores of it. {_again(record)}"
-    if not any(entry["rows"] for entry in entries):
-        return Added(False, note if stale else "")
-    whose = results_card.Source(record.recipe, record.version, date)
-    card = folder / CARD
-    card.write_text(results_card.of_release(card.read_text(encoding="utf-8"), entries, whose), encoding="utf-8")
-    results_card.write_eval_results(results_card.eval_results(entries, whose), folder)
-    return Added(True, note if stale else "")
+    return Scored(made, date, entries), note if stale else ""
 
 
 def _of_finetuned(store: Store, record: Record, source: Path, folder: Path) -> Added:

@@ -149,6 +149,32 @@ class RetentionSettings(Frozen):
     """what was removed lies in the trash for so long"""
     sole_home: bool = False
     """of a store in an object store: no other home uses it. What others have is not seen from here"""
+class ProviderSettings(Frozen):
+    """Who publishes models, and what records of a training can't tell of it: stands in the attestations of a release
+    (docs/attestations.md), "unknown" where it is empty."""
+
+    name: str = ""
+    contact: str = ""
+    representative: str = ""
+    """authorised representative in the European Union"""
+    placed_on_market: str = ""
+    """when the model was placed on the Union's market"""
+    model_licence: str = ""
+    """of the released weights: an identifier of the Hugging Face Hub"""
+    other_files: str = ""
+    """what sources are that were read from a disk or a URL: public, licensed, private"""
+    licensed_data: str = ""
+    """data sets licensed by rightsholders"""
+    private_data: str = ""
+    """data sets from other third parties that are not public"""
+    crawled_data: str = ""
+    user_data: str = ""
+    synthetic_data: str = ""
+    other_data: str = ""
+    reserved_rights: str = ""
+    """how reservations of rights from text and data mining were respected"""
+    illegal_content: str = ""
+    """how it was kept out"""
 
 
 class Settings(Frozen):
@@ -164,6 +190,7 @@ class Settings(Frozen):
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()
     retention: RetentionSettings = RetentionSettings()
+    provider: ProviderSettings = ProviderSettings()
 
     @model_validator(mode="after")
     def _reachable(self) -> "Settings":

@@ -106,14 +106,17 @@ def test_scores_of_another_model_are_not_taken(tmp_path: Path) -> None:
     done = reading.export("mine/release", tmp_path / "export")
     assert "the report is of another encoder than this release: its scores are not in the card" in done["note"]
     assert "bert run mine/benchmark_report" in reading.export_text(done)
-    assert (tmp_path / "export" / "README.md").read_text() == CARD
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert "Scores after" not in card and "model-index" not in card
     assert not (tmp_path / "export" / ".eval_results").exists()
 
 
-def test_without_a_report_a_release_is_copied_as_it_is(tmp_path: Path) -> None:
+def test_without_a_report_a_release_has_no_scores_but_held_out_ones(tmp_path: Path) -> None:
     released(pretrained())
     reading.export("mine/release", tmp_path / "export")
-    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == ["README.md", "lineage.json"]
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert card.startswith(CARD.partition("## Use")[0]) and "Scores after" not in card
+    assert not (tmp_path / "export" / ".eval_results").exists()
 
 
 @pytest.mark.parametrize("with_report", [True, False])

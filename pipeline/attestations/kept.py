@@ -1,0 +1,39 @@
+"""Where sets of attestations lie: `attestations/VERSION/` under the home holds the newest of a version, `attestations/older/VERSION/N/`
+those before it, from 1 on.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline import owners
+from pipeline.atomic import explained, rename_folder, write_bytes
+from pipeline.store import Store
+
+FOLDER = "attestations"
+
+
+def keep(store: Store, version: str, files: Mapping[str, bytes]) -> Path:
+    """Make these files, by relative path, what is said of a version. An equal set stays as it is, another one becomes an older
+    one. Returns the folder; raises StoreError where the home can't be written."""
+    place = store.home / FOLDER / version
+    with explained(place), owners.held_lock(store.home / "locks" / f"{FOLDER}-{version}"):
+        if _read(place) != files:
+            with store.staging() as staged:
+                for name, data in files.items():
+                    write_bytes(staged / name, data)
+                if place.exists():
+                    rename_folder(place, _free(store.home / FOLDER / "older" / version))
+                rename_folder(staged, place)
+    return place
+
+
+def _read(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _free(folder: Path) -> Path:
+    number = 1
+    while (folder / str(number)).exists():
+        number += 1
+    return folder / str(number)
