@@ -112,10 +112,15 @@ def run(
     mfu: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="of --device: share of its peak that training reaches; 0.4")
     ] = None,
+    dump: Annotated[
+        str | None,
+        typer.Option(metavar="YYYYMMDD", help="of a recipe that is retrained: which retrain; the newest if left out"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
-    nodes, asset = graph.find(target)
+    settled = dump if dry_run or accept else graph.settled(target, dump)
+    nodes, asset = graph.find(target, settled)
     recipe = target.partition("/")[0]
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
@@ -145,7 +150,7 @@ def run(
     def say(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    succeeded = run_assets(recipe, wanted, forced, say)
+    succeeded = run_assets(recipe, wanted, forced, say, settled)
     state = reading.status(wanted)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))

@@ -17,7 +17,7 @@ from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
-from pipeline import atomic, lineage
+from pipeline import atomic, lineage, retrain
 from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
@@ -96,10 +96,9 @@ def overview() -> Plain:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     recipes = []
     for name, recipe in sorted(loaded.recipes.items()):
-        made = [node for node in graph.nodes(recipe).values() if _pointer(store, node)]
-        recipes.append(
-            {"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description}
-        )
+        nodes = graph.nodes(retrain.widest(recipe))
+        made = [node for node in nodes.values() if _pointer(store, node)]
+        recipes.append({"recipe": name, "assets": len(nodes), "made": len(made), "description": recipe.description})
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
     compared = graph.load_compared(loaded)
     comparisons = [_compared(store, each, loaded) for each in compared.found.values()]
@@ -111,7 +110,7 @@ def overview() -> Plain:
 
 def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
     """A comparison, with the number of its members and of those that were ever trained."""
-    node = graph.comparison_node(compared, lambda name: graph.nodes(loaded.recipes[name]))
+    node = graph.comparison_node(compared, lambda name: graph.nodes(retrain.widest(loaded.recipes[name])))
     there = [source.recipe for source in node.inputs.values() if _pointer(store, source)]
     members = compared.recipes()
     return {

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import dagster as dg
 
-from assets.asset import FORCE, RECIPE, check_results, metadata_of, process_tag
+from assets.asset import DUMP, FORCE, RECIPE, check_results, metadata_of, process_tag
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
@@ -35,8 +35,8 @@ from pipeline.store import Record, Store
 Say = Callable[[str], None]
 
 
-def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say) -> bool:
-    """Bring every asset of `graph` up to date. Returns whether all of them are.
+def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say, dump: str | None = None) -> bool:
+    """Bring every asset of `graph` up to date; `dump`: the retrain that it is. Returns whether all of them are.
 
     Raises BertError when nothing could be started.
     """
@@ -69,7 +69,7 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say)
         steps = [p for p in planned if p.needs_step]
         for p in steps:
             say(f"  {p.state:8}  {p.node.name}: {p.why}")
-        done = not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say, descriptor)
+        done = not steps or _execute(opened, recipe, [p.node.name for p in steps], forced, say, descriptor, dump)
         return done and not red
 
 
@@ -151,13 +151,19 @@ def _reconstructable(recipe: str) -> Any:
 
 
 def _execute(
-    opened: dg.DagsterInstance, recipe: str, steps: Sequence[str], forced: Sequence[str], say: Say, lock: int
+    opened: dg.DagsterInstance,
+    recipe: str,
+    steps: Sequence[str],
+    forced: Sequence[str],
+    say: Say,
+    lock: int,
+    dump: str | None,
 ) -> bool:
     """Run these assets in a process of its own, which holds the recipe's lock too: should this one be killed, the next
     `bert run` waits for what still runs."""
     selection = frozenset(dg.AssetKey([recipe, name]) for name in steps)
     job = _reconstructable(recipe).get_definition().get_subset(asset_selection=selection)
-    tags = {RECIPE: recipe, **({FORCE: ",".join(forced)} if forced else {})}
+    tags = {RECIPE: recipe, **({FORCE: ",".join(forced)} if forced else {}), **({DUMP: dump} if dump else {})}
     created = opened.create_run_for_job(job_def=job, asset_selection=selection, tags=tags)
     opened.add_run_tags(created.run_id, process_tag(created.run_id, Owner.this()))
     command = [sys.executable, "-m", "assets.run", created.run_id, recipe]
