@@ -75,16 +75,9 @@ def _verdict(recipe: Recipe, seen: dict[str, str], now: datetime) -> tuple[new_d
     if missing:
         return new_dumps.Verdict("wait", "", f"no finished dump of {', '.join(missing)}"), seen
     before = retrain.known(store, recipe.name)
-    taken = {
-        source: dump
-        for source, date in (before[-1].dumps.items() if before else ())
-        if source in wikis and (dump := wikimedia.offered(wikis[source], date, network=False))
-    }
-    names = [new_dumps.seen_name(dump) for dump in offered.values()]
-    noted = {name: seen.get(name, now.isoformat()) for name in names}
+    noted = {name: seen.get(name, now.isoformat()) for name in map(new_dumps.seen_name, offered.values())}
     first = {name: datetime.fromisoformat(time) for name, time in noted.items()}
-    last = before[-1].dump if before else ""
-    return new_dumps.judge(offered, taken, last, first, recipe.retrain, now), noted
+    return new_dumps.judge(offered, before[-1] if before else None, first, recipe.retrain, now), noted
 
 
 def monthly(recipe: Recipe) -> dg.ScheduleDefinition:

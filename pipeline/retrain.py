@@ -34,6 +34,8 @@ class Moment:
     """its name: the date of its newest dump"""
     dumps: Mapping[str, str]
     """source → date of its dump, of those that ask for the latest"""
+    sizes: Mapping[str, int | None]
+    """source → bytes of that dump; None where the site doesn't say"""
     number: int
     """of the retrain, from 1"""
     champion: str | None
@@ -64,7 +66,8 @@ def now(store: Store, recipe: Recipe, dump: str | None = None, network: bool = F
         raise RecipeError(f"{dump!r} is no date of a dump", "Write it as YYYYMMDD.")
     if dump is not None and (settled := _read(_path(store, recipe.name, dump))):
         return settled
-    dumps = _dumps(recipe, dump, network)
+    found = _dumps(recipe, dump, network)
+    dumps = {source: str(each["date"]) for source, each in found.items()}
     before = known(store, recipe.name)
     name = dump or max(dumps.values(), default=before[-1].dump if before else datetime.now(UTC).strftime("%Y%m%d"))
     if settled := _read(_path(store, recipe.name, name)):
@@ -72,7 +75,8 @@ def now(store: Store, recipe: Recipe, dump: str | None = None, network: bool = F
     in_use = champion.read(store, recipe.name)
     made = [change.decision for change in in_use.history if change.champion == in_use.champion and change.decision]
     number = max((moment.number for moment in before), default=0) + 1
-    return Moment(name, dumps, number, in_use.champion, made[0] if made else None)
+    sizes = {source: wikimedia.size(each) for source, each in found.items()}
+    return Moment(name, dumps, sizes, number, in_use.champion, made[0] if made else None)
 
 
 def settle(store: Store, recipe: Recipe, dump: str | None = None) -> Moment:
@@ -139,7 +143,7 @@ def _weights(store: Store, recipe: Recipe, moment: Moment) -> str | None:
     return f"{store.record(release.inputs['pretrained']).version}/stable"
 
 
-def _dumps(recipe: Recipe, until: str | None, network: bool) -> dict[str, str]:
+def _dumps(recipe: Recipe, until: str | None, network: bool) -> dict[str, dict[str, Any]]:
     found = {}
     for source, wiki in wikis(recipe).items():
         offer = _offer(wiki, until or "99999999", network)
@@ -149,7 +153,7 @@ def _dumps(recipe: Recipe, until: str | None, network: bool) -> dict[str, str]:
                 f"no finished dump of {wiki}{up_to} is known" + ("" if network else " here"),
                 "Try again in a few days." if network else "Run with a network once.",
             )
-        found[source] = str(offer["date"])
+        found[source] = offer
     return found
 
 
