@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import graph, reading
+from assets import graph, promoting, reading
 from assets.plan import ERROR
 from pipeline import progress
 from pipeline.build import Node, open_store
@@ -332,6 +332,40 @@ def import_tfrecord(
     with told_progress():
         done = import_tfrecords(files, vocabulary, folder)
     show(done, as_json, lambda v: f"{v['rows']:,} rows from {len(v['files'])} files in {folder}")
+
+
+@app.command()
+def promote(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    reason: Annotated[str, typer.Option(help="why; stands in the history")] = "",
+    as_json: Json = False,
+) -> None:
+    """Make the recipe's release the champion: what its retrains begin from and are compared with."""
+    show(promoting.promote(recipe, reason), as_json, promoting.changed_text)
+
+
+@app.command()
+def rollback(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    reason: Annotated[str, typer.Option(help="why; stands in the history")] = "",
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="an earlier champion; the one before if left out")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to the champion before; the one that goes is barred."""
+    show(promoting.rollback(recipe, reason, to), as_json, promoting.changed_text)
+
+
+@app.command()
+def bar(
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="of a release; its beginning will do")],
+    reason: Annotated[str, typer.Option(help="why; stands in the list")] = "",
+    lift: Annotated[bool, typer.Option("--lift", help="allow it again")] = False,
+    as_json: Json = False,
+) -> None:
+    """Never promote a version of a release again."""
+    show(promoting.bar(version, reason, lift), as_json, promoting.bar_text)
 
 
 @app.command()

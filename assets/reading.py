@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assets import graph
+from assets import graph, promoting
 from assets.plan import ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results
 from assets.told import failed_lines, on_one_line, rows_line
@@ -49,7 +49,8 @@ def status(nodes: Mapping[str, Node], forced: Sequence[str] = (), target: str = 
             }
         )
     recipe = next(iter(nodes.values())).recipe
-    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "assets": rows}
+    in_use = promoting.in_use(store, recipe)
+    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "champion": in_use, "assets": rows}
 
 
 def _pointer(store: Store, node: Node) -> Record | None:
@@ -85,7 +86,8 @@ def status_text(found: Plain) -> str:
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
     following = "" if count[UP_TO_DATE] == len(found["assets"]) else f"  Next: {command}"
-    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
+    champion = promoting.in_use_text(found["champion"])
+    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}", *([champion] if champion else [])])
 
 
 def overview() -> Plain:

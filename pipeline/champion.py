@@ -128,7 +128,9 @@ def bar(store: Store, version: str, who: str, why: str, time: str, lift: bool = 
     with explained(path), held_lock(store.home / "locks" / "barred"):
         is_barred = version in barred(store)
         if is_barred != lift:
-            raise StoreError(f"version {version[:12]} is {'' if is_barred else 'not '}barred already", "Nothing to do.")
+            raise StoreError(
+                f"version {version[:12]} is {'barred already' if is_barred else 'not barred'}", "Nothing to do."
+            )
         ban = Ban("unbarred" if lift else "barred", version, who, why, time)
         write_json(path, [asdict(each) for each in (ban, *_bans(store))])
     return ban
