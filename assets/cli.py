@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import graph, reading
+from assets import graph, promoting, reading
 from assets.plan import ERROR, SETTLED
 from pipeline import progress
 from pipeline.build import Node, open_store
@@ -112,10 +112,15 @@ def run(
     mfu: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="of --device: share of its peak that training reaches; 0.4")
     ] = None,
+    dump: Annotated[
+        str | None,
+        typer.Option(metavar="YYYYMMDD", help="of a recipe that is retrained: which retrain; the newest if left out"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
-    nodes, asset = graph.find(target)
+    settled = dump if dry_run or accept else graph.settled(target, dump)
+    nodes, asset = graph.find(target, settled)
     recipe = target.partition("/")[0]
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
@@ -146,7 +151,7 @@ def run(
     def say(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    succeeded = run_assets(recipe, wanted, forced, say, named)
+    succeeded = run_assets(recipe, wanted, forced, say, named, settled)
     state = reading.status(wanted, wanted=named)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
@@ -371,6 +376,40 @@ def restore(
     from assets import retained
 
     show(retained.restore(file), as_json, retained.restore_text)
+
+
+@app.command()
+def promote(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    reason: Annotated[str, typer.Option(help="why; stands in the history")] = "",
+    as_json: Json = False,
+) -> None:
+    """Make the recipe's release the champion: what its retrains begin from and are compared with."""
+    show(promoting.promote(recipe, reason), as_json, promoting.changed_text)
+
+
+@app.command()
+def rollback(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    reason: Annotated[str, typer.Option(help="why; stands in the history")] = "",
+    to: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="an earlier champion; the one before if left out")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to the champion before; the one that goes is barred."""
+    show(promoting.rollback(recipe, reason, to), as_json, promoting.changed_text)
+
+
+@app.command()
+def bar(
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="of a release; its beginning will do")],
+    reason: Annotated[str, typer.Option(help="why; stands in the list")] = "",
+    lift: Annotated[bool, typer.Option("--lift", help="allow it again")] = False,
+    as_json: Json = False,
+) -> None:
+    """Never promote a version of a release again."""
+    show(promoting.bar(version, reason, lift), as_json, promoting.bar_text)
 
 
 @app.command()

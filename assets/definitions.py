@@ -22,6 +22,7 @@ from assets import (
     pretrained,
     release,
     report,
+    retraining,
     shards,
     tasks,
     vocabulary,
@@ -29,6 +30,7 @@ from assets import (
 )
 from assets.asset import RECIPE, Wiring, asset_of
 from assets.executor import EXECUTOR
+from pipeline import retrain
 from pipeline.build import Node
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED
@@ -57,7 +59,9 @@ def definitions(only: str = "") -> dg.Definitions:
     """All recipes and comparisons as they stand on disk now, or only the group of this name: what a step needs."""
     loaded = graph.load()
     compared = graph.load_compared(loaded)
-    groups = {n: graph.nodes(recipe) for n, recipe in sorted(loaded.recipes.items()) if only in ("", n, RESERVED)}
+    shown = {n: retrain.widest(recipe) for n, recipe in sorted(loaded.recipes.items()) if only in ("", n, RESERVED)}
+    groups = {name: graph.nodes(recipe) for name, recipe in shown.items()}
+    retrained = {name: recipe for name, recipe in loaded.recipes.items() if recipe.retrain is not None}
     told = {name: recipe.description for name, recipe in loaded.recipes.items()}
     if compared.found and only in ("", RESERVED):
         groups[RESERVED] = {c.name: graph.comparison_node(c, groups.__getitem__) for c in compared.found.values()}
@@ -65,12 +69,23 @@ def definitions(only: str = "") -> dg.Definitions:
     assets, jobs = [], []
     for name, nodes in groups.items():
         if only in ("", name):
-            assets += [asset_of(node, WIRING[node.stage.name]) for node in nodes.values()]
+            again = retrained.get(name)
+            assets += [
+                asset_of(node, WIRING[node.stage.name], retraining.settled(again, node.name) if again else None)
+                for node in nodes.values()
+            ]
             jobs.append(_job(name, told[name] or f"Everything that recipe {name} declares.", nodes))
     if not only:
         assets += [_broken(name, "recipe_error", error) for name, error in sorted(loaded.errors.items())]
         assets += [_broken(RESERVED, _safe(name), error) for name, error in sorted(compared.errors.items())]
-    return dg.Definitions(assets=assets, jobs=jobs, executor=EXECUTOR)
+    automated = [] if only else list(retrained.values())
+    return dg.Definitions(
+        assets=assets,
+        jobs=jobs,
+        sensors=[sensor for recipe in automated if (sensor := retraining.new_dump_sensor(recipe))],
+        schedules=[retraining.monthly(recipe) for recipe in automated],
+        executor=EXECUTOR,
+    )
 
 
 def _job(name: str, description: str, nodes: Mapping[str, Node]) -> Any:

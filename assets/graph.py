@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from model import comparison, contamination, finetuning, imported, predicting, pretraining, release, report, tasks
-from pipeline import books, documents, extraction, own_text, shards, sources, vocabulary, yamlmodel
-from pipeline.build import Node
+from pipeline import books, documents, extraction, own_text, retrain, shards, sources, vocabulary, yamlmodel
+from pipeline.build import Node, open_store
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, SourceError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
@@ -42,12 +42,13 @@ def clear_run(stage: str, folder: Path) -> None:
             known.clear(folder)
 
 
-def nodes(recipe: Recipe) -> dict[str, Node]:
-    """All assets of a recipe by name, each after what it reads."""
+def nodes(recipe: Recipe, shown: Recipe | None = None) -> dict[str, Node]:
+    """All assets of a recipe by name, each after what it reads. `shown`: the recipe as Dagster has it, where that is another
+    (pipeline/retrain.py): its digests are declared."""
     made: dict[str, Node] = {}
 
     def add(name: str, stage: Stage, **inputs: str) -> str:
-        config, declared = recipe.config_for(name), recipe.digest_for(name)
+        config, declared = recipe.config_for(name), (shown or recipe).digest_for(name)
         made[name] = Node(recipe.name, name, stage, config, declared, {k: made[v] for k, v in inputs.items()})
         return name
 
@@ -146,7 +147,7 @@ def comparison_nodes(name: str = "") -> dict[str, Node]:
 
     def graph_of(recipe: str) -> Mapping[str, Node]:
         if recipe not in graphs:
-            graphs[recipe] = nodes(recipes.recipes[recipe])
+            graphs[recipe] = at_moment(recipes.recipes[recipe])
         return graphs[recipe]
 
     chosen = [compared.get(name)] if name else list(compared.found.values())
@@ -157,21 +158,49 @@ def comparison_nodes(name: str = "") -> dict[str, Node]:
     return {each.name: comparison_node(each, graph_of) for each in chosen}
 
 
-def find(path: str) -> tuple[dict[str, Node], Node | None]:
-    """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset; of `comparisons` or `comparisons/NAME` likewise.
+def find(path: str, dump: str | None = None) -> tuple[dict[str, Node], Node | None]:
+    """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset; of `comparisons` or `comparisons/NAME` likewise. Of a recipe that
+    is retrained: as the retrain `dump` has it, or the newest that is known here.
 
-    Raises RecipeError naming what exists, or with the recipe's own error.
+    Raises RecipeError naming what exists, or with the recipe's own error; SourceError where no dump is known yet.
     """
     name, _, asset = path.partition("/")
     if name == RESERVED:
         compared = comparison_nodes(asset)
         return compared, compared.get(asset)
-    graph = nodes(load().get(name))
+    graph = at_moment(load().get(name), dump)
     if not asset:
         return graph, None
     if asset not in graph:
         raise RecipeError(f"recipe {name} has no asset {asset!r}", f"Its assets: {', '.join(graph)}.")
     return graph, graph[asset]
+
+
+def at_moment(recipe: Recipe, dump: str | None = None) -> dict[str, Node]:
+    """The assets of a recipe; where it is retrained, with what its retrain `dump` (or the newest known) settled."""
+    shown = retrain.widest(recipe)
+    if recipe.retrain is None:
+        return nodes(recipe)
+    store = open_store()
+    try:
+        moment = retrain.now(store, recipe, dump)
+    except SourceError:
+        if dump is not None:
+            raise
+        return nodes(shown)  # no dump is known yet: the asset that asks for it says so itself
+    return nodes(retrain.resolved(store, recipe, moment), shown)
+
+
+def settled(path: str, dump: str | None = None) -> str | None:
+    """Settle what the next run of this recipe (or asset) is a retrain of, by asking its wikis, and return its name; None for what
+    is not retrained. Raises as `pipeline.retrain.settle` does."""
+    name = path.partition("/")[0]
+    recipe = None if name == RESERVED else load().get(name)
+    if recipe is None or recipe.retrain is None:
+        if dump is not None:
+            raise RecipeError(f"{name} is not retrained: --dump means nothing", "Give the recipe a section retrain.")
+        return None
+    return retrain.settle(open_store(), recipe, dump).dump
 
 
 def upstream(node: Node) -> Mapping[str, Node]:

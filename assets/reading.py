@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assets import graph
+from assets import graph, promoting
 from assets.attesting import attestations
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results, scored_release
@@ -18,7 +18,7 @@ from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
-from pipeline import atomic, lineage
+from pipeline import atomic, lineage, retrain
 from pipeline.attestations.kept import keep
 from pipeline.attestations.signature import sign
 from pipeline.build import Node, open_store, references_of, usable
@@ -55,7 +55,8 @@ def status(
             }
         )
     recipe = next(iter(nodes.values())).recipe
-    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "assets": rows}
+    in_use = promoting.in_use(store, recipe)
+    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "champion": in_use, "assets": rows}
 
 
 def _pointer(store: Store, node: Node) -> Record | None:
@@ -91,7 +92,8 @@ def status_text(found: Plain) -> str:
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
     following = "" if count[UP_TO_DATE] + count[CLEARED] == len(found["assets"]) else f"  Next: {command}"
-    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}"])
+    champion = promoting.in_use_text(found["champion"])
+    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}", *([champion] if champion else [])])
 
 
 def overview() -> Plain:
@@ -102,10 +104,9 @@ def overview() -> Plain:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     recipes = []
     for name, recipe in sorted(loaded.recipes.items()):
-        made = [node for node in graph.nodes(recipe).values() if _pointer(store, node)]
-        recipes.append(
-            {"recipe": name, "assets": len(graph.nodes(recipe)), "made": len(made), "description": recipe.description}
-        )
+        nodes = graph.nodes(retrain.widest(recipe))
+        made = [node for node in nodes.values() if _pointer(store, node)]
+        recipes.append({"recipe": name, "assets": len(nodes), "made": len(made), "description": recipe.description})
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
     compared = graph.load_compared(loaded)
     comparisons = [_compared(store, each, loaded) for each in compared.found.values()]
@@ -117,7 +118,7 @@ def overview() -> Plain:
 
 def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
     """A comparison, with the number of its members and of those that were ever trained."""
-    node = graph.comparison_node(compared, lambda name: graph.nodes(loaded.recipes[name]))
+    node = graph.comparison_node(compared, lambda name: graph.nodes(retrain.widest(loaded.recipes[name])))
     there = [source.recipe for source in node.inputs.values() if _pointer(store, source)]
     members = compared.recipes()
     return {

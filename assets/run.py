@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import dagster as dg
 
-from assets.asset import FORCE, RECIPE, WANTED, check_results, metadata_of, process_tag
+from assets.asset import DUMP, FORCE, RECIPE, WANTED, check_results, metadata_of, process_tag
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
@@ -35,8 +35,16 @@ from pipeline.store import Record, Store
 Say = Callable[[str], None]
 
 
-def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say, wanted: Sequence[str] = ()) -> bool:
-    """Bring every asset of `graph` up to date, and have the content of those `wanted` there. Returns whether all of them are.
+def run(
+    recipe: str,
+    graph: Mapping[str, Node],
+    forced: Sequence[str],
+    say: Say,
+    wanted: Sequence[str] = (),
+    dump: str | None = None,
+) -> bool:
+    """Bring every asset of `graph` up to date, and have the content of those `wanted` there; `dump`: the retrain that it is.
+    Returns whether all of them are.
 
     Raises BertError when nothing could be started.
     """
@@ -70,7 +78,8 @@ def run(recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say,
         for p in steps:
             say(f"  {p.state:8}  {p.node.name}: {p.why}")
         again = [p.node.name for p in steps if p.wanted]
-        tags = {name: ",".join(named) for name, named in ((FORCE, forced), (WANTED, again)) if named}
+        told = {FORCE: ",".join(forced), WANTED: ",".join(again), DUMP: dump or ""}
+        tags = {name: value for name, value in told.items() if value}
         done = not steps or _execute(opened, recipe, [p.node.name for p in steps], tags, say, descriptor)
         return done and not red
 

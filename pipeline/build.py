@@ -368,7 +368,7 @@ def settle(store: Store, need: Need) -> Record:
     if need.gone is None and body["validation"]["suite_digest"] != suites.suite_digest(node.stage.name):
         folder = store.folder(node.stage.name, answer.version, references=references_of(node))
         body["validation"] = _validate(store, node, folder, body["statistics"], need.inputs, answer.version)
-    now = _now()
+    now = utc_now()
     same_asset = answer.recipe == node.recipe and answer.asset == node.name
     body |= {
         "recipe": node.recipe,
@@ -381,7 +381,7 @@ def settle(store: Store, need: Need) -> Record:
         "started": now,
         "finished": now,
         "host": platform.node(),
-        "user": _user(),
+        "user": who(),
     }
     return _become(store, node, body)
 
@@ -487,7 +487,7 @@ def _check_inputs(store: Store, node: Node, inputs: Mapping[str, Record]) -> Non
 def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Record:
     node = need.node
     assert need.key is not None
-    started = _now()
+    started = utc_now()
     store.check_writable()
     with ExitStack() as held:
         folders = {}
@@ -525,9 +525,9 @@ def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Rec
             "git": dict(git_state()),
             "settings": settings().plain(),
             "host": platform.node(),
-            "user": _user(),
+            "user": who(),
             "started": started,
-            "finished": _now(),
+            "finished": utc_now(),
         }
         if (forced or need.gone) and node.stage.deterministic:
             body["validation"]["results"].append(_reproducible(store, need, staged))
@@ -658,10 +658,12 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             f"{node.path}: {check} can't be accepted, since nothing can be made of it", "Change what it is made of."
         )
     need = needed(store, node)
-    waiver = {"check": check, "reason": reason, "user": _user(), "time": _now()}
+    waiver = {"check": check, "reason": reason, "user": who(), "time": utc_now()}
     record = store.pointer(node.recipe, node.name)
     if record is not None and record.key == need.key and check in usable(record):
-        return _become(store, node, {**record.body, "waivers": [*record.body["waivers"], waiver], "finished": _now()})
+        return _become(
+            store, node, {**record.body, "waivers": [*record.body["waivers"], waiver], "finished": utc_now()}
+        )
     for rejected in store.rejections(node.stage.name):
         body = dict(rejected.body)
         if body["key"] == need.key:
@@ -675,7 +677,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             left = usable(Record("", body))
             if left == [] and any(r["name"] == check and not r["passed"] for r in body["validation"]["results"]):
                 version = store.accept(rejected)
-                return _become(store, node, {**body, "version": version, "finished": _now()})
+                return _become(store, node, {**body, "version": version, "finished": utc_now()})
             if left:
                 store.note_waiver(rejected, body)
                 raise DataError(
@@ -705,12 +707,14 @@ def git_state() -> Mapping[str, Any]:
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
 
 
-def _user() -> str:
+def who() -> str:
+    """Name of the user of this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
 
 
-def _now() -> str:
+def utc_now() -> str:
+    """The time as records hold it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -246,8 +246,8 @@ class Vocabulary(Frozen):
     """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
 
     from_: str = Field(default="", alias="from")
-    """a vocab.txt (a relative path starts at the recipe's folder), or the version of a vocabulary in the store, to be taken
-    instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
+    """a vocab.txt (a relative path starts at the recipe's folder), the version of a vocabulary in the store, or `champion`
+    (docs/retrains.md), to be taken instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
     size: Annotated[int, Field(ge=LEAST_SIZE, le=1_000_000)] = 30522
     lowercase: bool = True
     strip_accents: bool = True
@@ -376,6 +376,21 @@ class Start(Frozen):
     from_: ModelFrom = Field(alias="from")
     mode: Literal["warm", "continue"]
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
+
+
+class Retrain(Frozen):
+    """Policy of retrains that run themselves (docs/retrains.md)."""
+
+    start: Literal["scratch", "warm", "continue"] = "scratch"
+    """from drawn weights; from the champion's weights; or from those of its stable phase with the optimizer's state"""
+    scratch_every: Count | None = None
+    """every so many retrains begin from drawn weights all the same, so that no drift piles up"""
+    wait_days: Annotated[int, Field(ge=0)] = 14
+    """where several wikis are read: days that the first one's new dump waits for those of the others"""
+    shrink: Share = 0.1
+    """a dump that is smaller than the one before by a larger share is held until a person asks for it"""
+    day: Annotated[int, Field(ge=1, le=28)] = 20
+    """of the month: when the schedule asks for a retrain, whatever the sensor has seen"""
 
 
 class Checkpoint(Frozen):

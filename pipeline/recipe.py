@@ -46,6 +46,7 @@ from pipeline.config import (
     Pretraining,
     ReleaseConfig,
     ReportConfig,
+    Retrain,
     Shards,
     ShardsConfig,
     Source,
@@ -87,8 +88,10 @@ _OWN = ("name", "description", "extends")  # never inherited
 _EXTENDS = frozenset({"extends"})  # a key that merging has used up
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
 _VERSION = re.compile(r"[0-9a-f]{64}")
-_STORED = re.compile(r"[0-9a-f]{64}(/stable)?")
+_STORED = re.compile(r"champion|[0-9a-f]{64}(/stable)?")
 _WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
+CHAMPION = "champion"
+"""in the place of a version: what a retrain finds in use when it begins (pipeline/retrain.py)"""
 
 
 class Recipe(Frozen):
@@ -104,6 +107,8 @@ class Recipe(Frozen):
     architecture: Architecture = Architecture()
     pretraining: Pretraining | None = None
     finetuning: Finetuning = Finetuning()
+    retrain: Retrain | None = None
+    """None: it is only made when somebody asks"""
     _path: Path = PrivateAttr(default=Path())
     _templates: dict[str, dict[str, tuple[str, ...]]] = PrivateAttr(default_factory=dict)
     """source → the rules of its file `templates`"""
@@ -230,7 +235,7 @@ class Recipe(Frozen):
 
     def _vocabulary(self, imported: bool) -> VocabularyConfig:
         named = self.vocabulary.from_
-        file = PathFrom(path=named) if named and not _VERSION.fullmatch(named) else None
+        file = PathFrom(path=named) if _is_file(named) else None
         compared = PathFrom(path=self.vocabulary.compare) if self.vocabulary.compare else None
         section = {**dict(self.vocabulary), "from_": "" if file else named, "compare": ""}
         return VocabularyConfig(**section, file=file, compared=compared, imported=imported)
@@ -304,6 +309,11 @@ class Recipe(Frozen):
         if values["long_texts"] == "truncate":  # then it changes nothing
             values.pop("max_windows")
         return FinetuneConfig(task=task, **values)
+
+
+def _is_file(vocabulary: str) -> bool:
+    """Whether `vocabulary.from` names a file, and not a version."""
+    return bool(vocabulary) and vocabulary != CHAMPION and not _VERSION.fullmatch(vocabulary)
 
 
 def _model_of(named: ModelFrom) -> dict[str, Any]:
@@ -493,7 +503,7 @@ def _contradictions(recipe: Recipe) -> Iterator[tuple[KeyPath, str, Any, str]]:
 
 
 def _checkpoint_contradictions(recipe: Recipe, checkpoint: Checkpoint) -> Iterator[tuple[KeyPath, str, Any, str]]:
-    for key in ("corpus", "vocabulary", "shards", "architecture", "pretraining"):
+    for key in ("corpus", "vocabulary", "shards", "architecture", "pretraining", "retrain"):
         if key in recipe.model_fields_set:
             rule = "does not go with checkpoint: that model is only fine-tuned, as it is"
             yield (key,), rule, None, "Remove one of the two."
@@ -508,9 +518,10 @@ def _training_contradictions(
 ) -> Iterator[tuple[KeyPath, str, Any, str]]:
     yield from _source_contradictions(corpus.sources)
     yield from _corpus_contradictions(corpus)
-    if recipe.vocabulary.from_ and not _VERSION.fullmatch(recipe.vocabulary.from_):
+    if _is_file(recipe.vocabulary.from_):
         yield from _no_file(("vocabulary", "from"), recipe.vocabulary.from_)
     yield from _no_file(("vocabulary", "compare"), recipe.vocabulary.compare)
+    yield from _retrain_contradictions(recipe, pretraining)
     if pretraining.start:
         yield from _start_contradictions(recipe, pretraining, pretraining.start)
     yield from _phase_contradictions(recipe, pretraining)
@@ -518,6 +529,26 @@ def _training_contradictions(
     yield from _objective_contradictions(recipe)
     if recipe.vocabulary.layout == "bert" and recipe.vocabulary.size <= 104:
         yield ("vocabulary", "size"), "layout bert needs more than 104 entries", recipe.vocabulary.size, "Raise it."
+
+
+def _retrain_contradictions(recipe: Recipe, pretraining: Pretraining) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    retrain = recipe.retrain
+    if recipe.vocabulary.from_ == CHAMPION and not retrain:
+        todo = "Write a section retrain, or name a vocab.txt or a version."
+        yield ("vocabulary", "from"), "only a recipe that is retrained has a champion", CHAMPION, todo
+    if pretraining.start and pretraining.start.from_ == CHAMPION:
+        todo = "Write retrain.start: warm (or continue) instead."
+        yield ("pretraining", "start", "from"), "is named in the section retrain", CHAMPION, todo
+    if not retrain:
+        return
+    if retrain.start != "scratch" and pretraining.start:
+        todo = "Keep one of the two."
+        yield ("retrain", "start"), "pretraining.start says what weights it begins with", retrain.start, todo
+    if retrain.start == "continue" and pretraining.decay != "wsd":
+        todo = "Write pretraining.decay: wsd, or retrain.start: warm."
+        yield ("retrain", "start"), "only a schedule with decay: wsd has a stable phase", retrain.start, todo
+    if retrain.start == "scratch" and retrain.scratch_every is not None:
+        yield ("retrain", "scratch_every"), "every retrain begins from scratch", retrain.scratch_every, "Remove it."
 
 
 def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyPath, str, Any, str]]:

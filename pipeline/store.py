@@ -228,6 +228,7 @@ class Store:
             "views",
             "memory/*",
             "assets/*",
+            "assets/*/retrains",
             "rejected/*",
         ):
             old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]

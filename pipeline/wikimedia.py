@@ -62,6 +62,26 @@ def resolve(from_: WikimediaFrom, network: bool = True) -> dict[str, Any]:
     return known[max(known)]
 
 
+def offered(wiki: str, until: str = "99999999", network: bool = True) -> dict[str, Any] | None:
+    """The newest finished dump of a wiki, of this date at most, in the form of `resolve`; None where there is none. Nothing
+    is remembered. Without `network`: of those that were asked for before. Raises SourceError when the site can't be asked,
+    or says what can't be right."""
+    if not network:
+        known = _known(wiki)
+        return max((d for d in known.values() if d["date"] <= until), key=lambda d: str(d["date"]), default=None)
+    for dates, look in ((_dates(wiki), _dump_files), (_export_dates(wiki), _export_files)):
+        for date in dates:
+            if date <= until and (found := look(wiki, date)):
+                return found
+    return None
+
+
+def size(dump: Mapping[str, Any]) -> int | None:
+    """Bytes of a dump; None where the site doesn't say them."""
+    sizes = [each.get("size_bytes") for each in dump["files"]]
+    return None if None in sizes else sum(sizes)
+
+
 def files(from_: WikimediaFrom) -> tuple[dict[str, Any], Fetched]:
     """(the dump as the last `resolve` answered it, with its `url`; kept files). Downloads what is missing.
 
@@ -154,13 +174,9 @@ def _get(url: str) -> str:
 
 
 def _newest(wiki: str) -> dict[str, Any]:
+    if found := offered(wiki):
+        return found
     dumps, exports = _dates(wiki), _export_dates(wiki)
-    for date in dumps:
-        if found := _dump_files(wiki, date):
-            return found
-    for date in exports:
-        if found := _export_files(wiki, date):
-            return found
     dates = _listed([*dumps, *exports])
     raise SourceError(
         f"{_site()} has no finished dump of {wiki}; its dates: {dates}",

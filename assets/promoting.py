@@ -1,0 +1,130 @@
+"""`bert promote`, `bert rollback`, `bert bar`: which release of a recipe is in use, changed by a person."""
+
+from typing import Any
+
+from pipeline import champion
+from pipeline.build import open_store, utc_now, who
+from pipeline.errors import RecipeError, StoreError
+from pipeline.store import Record, Store
+
+Plain = dict[str, Any]
+RELEASE = "release"
+SHORTEST = 6
+"""characters of the beginning of a version that name it"""
+
+
+def promote(recipe: str, reason: str) -> Plain:
+    """Make the recipe's release the champion. Raises RecipeError where it has none, StoreError where it is barred or broken."""
+    store = open_store()
+    record = store.pointer(recipe, RELEASE)
+    if record is None:
+        raise RecipeError(f"{recipe} has no release", f"Make it: bert run {recipe}/{RELEASE}")
+    _reasoned(reason, f"bert promote {recipe}")
+    return _told(store, recipe, champion.promote(store, recipe, record, None, who(), reason, utc_now()))
+
+
+def rollback(recipe: str, reason: str, to: str | None) -> Plain:
+    """Go back to the champion before, or to an earlier one whose version begins with `to`; the one that goes is barred.
+
+    Raises StoreError where there is none, or where its content is not whole.
+    """
+    store = open_store()
+    _reasoned(reason, f"bert rollback {recipe}")
+    return _told(store, recipe, champion.rollback(store, recipe, who(), reason, utc_now(), to))
+
+
+def bar(version: str, reason: str, lift: bool) -> Plain:
+    """Never promote a version of a release again, or, with `lift`, allow it again. `version` may be the beginning of one.
+
+    Raises RecipeError where no release or more than one begins so, StoreError where nothing would change.
+    """
+    store = open_store()
+    whole = _release(store, version)
+    _reasoned(reason, f"bert bar {version}{' --lift' if lift else ''}")
+    ban = champion.bar(store, whole, who(), reason, utc_now(), lift)
+    in_use = [
+        path.parent.name
+        for path in sorted((store.home / "assets").glob("*/champion.json"))
+        if _is_champion(store, path.parent.name, whole)
+    ]
+    return {"did": ban.did, "version": whole, "champion_of": in_use if not lift else []}
+
+
+def in_use(store: Store, recipe: str) -> Plain | None:
+    """The champion of a recipe as `bert status` shows it; None where nothing was ever promoted."""
+    found = champion.read(store, recipe)
+    if found.champion is None:
+        return None
+    newest = found.history[0]
+    return {
+        "version": store.record(found.champion).version,
+        "previous": store.record(found.previous).version if found.previous else None,
+        "since": newest.time,
+        "did": newest.did,
+        "who": newest.who,
+        "why": newest.why,
+    }
+
+
+def in_use_text(told: Plain | None) -> str:
+    """A line about the champion; "" where there is none."""
+    if told is None:
+        return ""
+    return (
+        f"champion: release {told['version'][:12]}, {told['did']} {told['since'][:16].replace('T', ' ')} by {told['who']}"
+        f" ({told['why']})" + (f"; before it {told['previous'][:12]}" if told["previous"] else "")
+    )
+
+
+def changed_text(told: Plain) -> str:
+    """What `promote` and `rollback` did."""
+    return f"{told['recipe']}: {in_use_text(told)}"
+
+
+def bar_text(told: Plain) -> str:
+    """What `bar` did, and where the version is in use all the same."""
+    lines = [f"{told['version'][:12]} is {told['did']}"]
+    lines += [f"It is the champion of {name} still.  Next: bert rollback {name}" for name in told["champion_of"]]
+    return "\n".join(lines)
+
+
+def _told(store: Store, recipe: str, _: champion.Champion) -> Plain:
+    told = in_use(store, recipe)
+    assert told is not None
+    return {"recipe": recipe, **told}
+
+
+def _reasoned(reason: str, command: str) -> None:
+    if not reason.strip():
+        raise RecipeError("--reason TEXT is missing: it stands in the history", f'{command} --reason "…"')
+
+
+def _is_champion(store: Store, recipe: str, version: str) -> bool:
+    found = champion.read(store, recipe).champion
+    return found is not None and store.record(found).version == version
+
+
+def _release(store: Store, beginning: str) -> str:
+    """The one version of a release that begins so."""
+    known = sorted({record.version for record in _releases(store)})
+    found = [version for version in known if version.startswith(beginning)]
+    if len(beginning) < SHORTEST or len(found) != 1:
+        what = (
+            f"{len(found)} releases begin with {beginning}"
+            if len(beginning) >= SHORTEST
+            else f"{beginning!r} is too short"
+        )
+        raise RecipeError(what, f"Known: {', '.join(version[:12] for version in known) or 'none'}.")
+    return found[0]
+
+
+def _releases(store: Store) -> list[Record]:
+    """The releases that recipes have and had."""
+    found = []
+    for path in sorted((store.home / "assets").glob(f"*/{RELEASE}.json")):
+        for digest in store.history(path.parent.name, RELEASE):
+            try:
+                found.append(store.record(digest))
+            except StoreError:
+                continue  # `bert verify` tells of it
+    return found

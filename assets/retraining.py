@@ -1,0 +1,101 @@
+"""Retrains that run themselves: the sensor of new dumps, the monthly schedule, and what a run's retrain settles."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets import graph
+from assets.asset import DUMP, Settled
+from pipeline import new_dumps, retrain, wikimedia
+from pipeline.build import Node, open_store
+from pipeline.errors import BertError
+from pipeline.owners import held_lock
+from pipeline.recipe import Recipe
+
+LOOK_SECONDS = 3600
+"""between two looks at the dump site"""
+
+
+def at(recipe: Recipe, moment: retrain.Moment) -> dict[str, Node]:
+    """The graph of one retrain. Raises StoreError where a record of the champion is missing."""
+    return graph.nodes(retrain.resolved(open_store(), recipe, moment), retrain.widest(recipe))
+
+
+def settled(recipe: Recipe, asset: str) -> Settled:
+    """How a step learns what its retrain settled: the first of a run settles it and tags the run, the others follow."""
+
+    def of_run(tags: Callable[[], Mapping[str, str]], tag: Callable[[Mapping[str, str]], None]) -> Node | None:
+        store = open_store()
+        with held_lock(store.home / "locks" / f"moment-{recipe.name}"):  # two steps of a run may begin at once
+            dump = tags().get(DUMP)
+            moment = retrain.settle(store, recipe, dump)
+            if dump is None:
+                tag({DUMP: moment.dump})
+        return at(recipe, moment).get(asset)
+
+    return of_run
+
+
+def new_dump_sensor(recipe: Recipe) -> dg.SensorDefinition | None:
+    """Requests one run per new dump; None for a recipe that names no wiki's latest dump."""
+    if not retrain.wikis(recipe):
+        return None
+
+    @dg.sensor(
+        name=f"new_dump_{recipe.name}",
+        job_name=recipe.name,
+        minimum_interval_seconds=LOOK_SECONDS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Retrains {recipe.name} once its wikis have a new complete dump.",
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            verdict, seen = _verdict(recipe, json.loads(context.cursor or "{}"), datetime.now(UTC))
+        except BertError as error:
+            return dg.SkipReason(str(error))
+        cursor = json.dumps(seen)
+        if verdict.does != "request":
+            return dg.SensorResult(skip_reason=f"{recipe.name}: {verdict.why}", cursor=cursor)
+        # The key makes it one run per dump, also where this process dies between the request and the cursor.
+        run = dg.RunRequest(run_key=f"{recipe.name} {verdict.dump}", tags={DUMP: verdict.dump})
+        return dg.SensorResult(run_requests=[run], cursor=cursor)
+
+    return look
+
+
+def _verdict(recipe: Recipe, seen: dict[str, str], now: datetime) -> tuple[new_dumps.Verdict, dict[str, str]]:
+    """What to do, and when each dump that is offered was seen first."""
+    assert recipe.retrain is not None
+    store = open_store()
+    wikis = retrain.wikis(recipe)
+    offered = {source: dump for source, wiki in wikis.items() if (dump := wikimedia.offered(wiki))}
+    missing = sorted(set(wikis.values()) - {str(dump["wiki"]) for dump in offered.values()})
+    if missing:
+        return new_dumps.Verdict("wait", "", f"no finished dump of {', '.join(missing)}"), seen
+    before = retrain.known(store, recipe.name)
+    noted = {name: seen.get(name, now.isoformat()) for name in map(new_dumps.seen_name, offered.values())}
+    first = {name: datetime.fromisoformat(time) for name, time in noted.items()}
+    return new_dumps.judge(offered, before[-1] if before else None, first, recipe.retrain, now), noted
+
+
+def monthly(recipe: Recipe) -> dg.ScheduleDefinition:
+    """The fallback: asks for a retrain once a month; where nothing is new, the store's memory answers and nothing runs."""
+    assert recipe.retrain is not None
+
+    @dg.schedule(
+        name=f"monthly_{recipe.name}",
+        job_name=recipe.name,
+        cron_schedule=f"0 4 {recipe.retrain.day} * *",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description=f"Retrains {recipe.name} once a month, whatever the sensor has seen.",
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        date = context.scheduled_execution_time.strftime("%Y%m%d")
+        tags = (
+            {} if retrain.wikis(recipe) else {DUMP: date}
+        )  # with wikis it is named after what they offer when it begins
+        return dg.RunRequest(run_key=f"{recipe.name} monthly {date}", tags=tags)
+
+    return tick

@@ -1,0 +1,200 @@
+"""Which release of a recipe is in use: its champion, the one before, and who changed that, when and why.
+
+    assets/<recipe>/champion.json   {champion, previous: digests of release records, history: [Change, newest first]}
+    barred.json                     [Ban, newest first]: release versions that must not be promoted
+
+A change replaces one file, so that a reader sees the old champion or the new one. A version that is rolled back is barred
+first: a process that dies between the two leaves the old champion, and rolling back again goes on.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.atomic import explained, write_json
+from pipeline.errors import StoreError
+from pipeline.owners import held_lock
+from pipeline.store import CHAMPION, Record, Store
+
+BARRED = "barred.json"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a champion."""
+
+    did: Literal["promoted", "rolled back"]
+    champion: str
+    """digest of the release record that came into use"""
+    instead_of: str | None
+    """digest of the one that went"""
+    decision: str | None
+    """digest of the record of the promotion decision"""
+    who: str
+    why: str
+    time: str
+
+
+@dataclass(frozen=True)
+class Champion:
+    """What is in use, and how that came."""
+
+    champion: str | None = None
+    """digest of a release record"""
+    previous: str | None = None
+    """what `rollback` goes back to"""
+    history: tuple[Change, ...] = ()
+    """newest first"""
+
+
+@dataclass(frozen=True)
+class Ban:
+    """One entry of the list of barred versions."""
+
+    did: Literal["barred", "unbarred"]
+    version: str
+    """of a release"""
+    who: str
+    why: str
+    time: str
+
+
+def read(store: Store, recipe: str) -> Champion:
+    """The champion of a recipe; one without any where nothing was ever promoted. Raises StoreError when the file is damaged."""
+    path = _path(store, recipe)
+    found = _json(path)
+    if found is None:
+        return Champion()
+    try:
+        history = tuple(Change(**change) for change in found["history"])
+        return Champion(found["champion"], found["previous"], history)
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, error) from None
+
+
+def promote(store: Store, recipe: str, record: Record, decision: str | None, who: str, why: str, time: str) -> Champion:
+    """Make a release the champion; the one that was it becomes `previous`. Nothing happens where it is champion already.
+
+    Raises StoreError where its version is barred, where its content is not whole, or where the file can't be written; then
+    the champion stays.
+    """
+    _whole(store, record)
+    with explained(_path(store, recipe)), held_lock(_lock(store, recipe)):
+        now = read(store, recipe)
+        if now.champion == record.digest:
+            return now
+        ban = barred(store).get(record.version)
+        if ban is not None:
+            raise StoreError(
+                f"{recipe}: version {record.version[:12]} is barred since {ban.time[:10]} by {ban.who}: {ban.why}",
+                f'If that no longer holds: bert bar {record.version[:12]} --lift --reason "…"',
+            )
+        change = Change("promoted", record.digest, now.champion, decision, who, why, time)
+        return _write(store, recipe, Champion(record.digest, now.champion, (change, *now.history)))
+
+
+def rollback(store: Store, recipe: str, who: str, why: str, time: str, to: str | None = None) -> Champion:
+    """Bar the champion's version, and make `previous` the champion, or an earlier one: `to`, the beginning of its version.
+
+    Raises StoreError where there is none, or where its content is not whole; then everything stays.
+    """
+    with explained(_path(store, recipe)), held_lock(_lock(store, recipe)):
+        now = read(store, recipe)
+        if now.champion is None:
+            raise StoreError(f"{recipe} has no champion", f"Promote one first: bert promote {recipe}")
+        earlier = _earlier(store, now)
+        chosen = [record for record in earlier if record.version.startswith(to or "")]
+        if not chosen:
+            known = ", ".join(record.version[:12] for record in earlier)
+            raise StoreError(
+                f"{recipe} has no earlier champion{f' of version {to}' if to else ''} that is not barred",
+                f"It has {known}." if known else "Its champion stays.",
+            )
+        target = chosen[0]
+        _whole(store, target)
+        gone = store.record(now.champion)
+        if gone.version not in barred(store):
+            bar(store, gone.version, who, f"rolled back: {why}", time)
+        change = Change("rolled back", target.digest, now.champion, None, who, why, time)
+        left = [r.digest for r in _earlier(store, Champion(target.digest, None, now.history))]
+        return _write(store, recipe, Champion(target.digest, left[0] if left else None, (change, *now.history)))
+
+
+def bar(store: Store, version: str, who: str, why: str, time: str, lift: bool = False) -> Ban:
+    """Never promote a release version again, or (`lift`) allow it again. Raises StoreError where that is so already."""
+    path = store.home / BARRED
+    with explained(path), held_lock(store.home / "locks" / "barred"):
+        is_barred = version in barred(store)
+        if is_barred != lift:
+            raise StoreError(
+                f"version {version[:12]} is {'barred already' if is_barred else 'not barred'}", "Nothing to do."
+            )
+        ban = Ban("unbarred" if lift else "barred", version, who, why, time)
+        write_json(path, [asdict(each) for each in (ban, *_bans(store))])
+    return ban
+
+
+def barred(store: Store) -> dict[str, Ban]:
+    """What must not be promoted, by release version. Raises StoreError when the list is damaged."""
+    newest: dict[str, Ban] = {}
+    for ban in _bans(store):
+        newest.setdefault(ban.version, ban)
+    return {version: ban for version, ban in newest.items() if ban.did == "barred"}
+
+
+def _bans(store: Store) -> Sequence[Ban]:
+    path = store.home / BARRED
+    found = _json(path)
+    try:
+        return [Ban(**each) for each in found or ()]
+    except TypeError as error:
+        raise _damaged(path, error) from None
+
+
+def _earlier(store: Store, now: Champion) -> list[Record]:
+    """Releases that were champion before the one that is, the last first, without those that are barred."""
+    bans, found = barred(store), dict[str, Record]()
+    for change in now.history:
+        for digest in (change.champion, change.instead_of):
+            if digest is not None and digest != now.champion and digest not in found:
+                record = store.record(digest)
+                if record.version not in bans:
+                    found[digest] = record
+    return list(found.values())
+
+
+def _whole(store: Store, record: Record) -> None:
+    if not store.intact(record.stage, record.version):
+        raise StoreError(
+            f"the content of {record.recipe}/{record.asset} {record.version[:12]} is missing or broken",
+            "bert verify; then make it again, or take another version.",
+        )
+
+
+def _write(store: Store, recipe: str, champion: Champion) -> Champion:
+    write_json(_path(store, recipe), asdict(champion))
+    return champion
+
+
+def _path(store: Store, recipe: str) -> Path:
+    return store.home / "assets" / recipe / CHAMPION
+
+
+def _lock(store: Store, recipe: str) -> Path:
+    return store.home / "locks" / f"champion-{recipe}"
+
+
+def _json(path: Path) -> Any:
+    with explained(path):
+        try:
+            return json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} is damaged: {error}", "Restore it from a backup.")

@@ -1,0 +1,64 @@
+"""`bert promote`, `bert rollback`, `bert bar`."""
+
+from pathlib import Path
+
+import pytest
+
+from assets import promoting
+from pipeline.build import open_store
+from pipeline.errors import RecipeError
+from pipeline.store import Record
+from tests.pipeline.test_champion import release
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """Two releases, the second one promoted after the first."""
+    settings = tmp_path / "settings.yaml"
+    (tmp_path / "recipes").mkdir()
+    settings.write_text(f"recipes: {tmp_path / 'recipes'}\nhome: {tmp_path / 'home'}\n", encoding="utf-8")
+    monkeypatch.setenv("BERT_SETTINGS", str(settings))
+    found = []
+    for text in ("january", "february"):
+        found.append(release(open_store(), text))
+        promoting.promote("monthly", f"the model of {text}")
+    return found
+
+
+def test_what_is_in_use_says_since_when_by_whom_and_why(two: list[Record]) -> None:
+    told = promoting.in_use(open_store(), "monthly")
+    assert told is not None and (told["version"], told["previous"]) == (two[1].version, two[0].version)
+    line = promoting.in_use_text(told)
+    assert (
+        line.startswith(f"champion: release {two[1].version[:12]}, promoted 20") and "(the model of february)" in line
+    )
+    assert promoting.in_use(open_store(), "another") is None and promoting.in_use_text(None) == ""
+
+
+def test_a_rolled_back_version_is_not_promoted_until_its_ban_is_lifted(two: list[Record]) -> None:
+    back = promoting.rollback("monthly", "worse", None)
+    assert (back["version"], back["did"]) == (two[0].version, "rolled back")
+    with pytest.raises(Exception, match="is barred"):
+        promoting.promote("monthly", "once more")
+    assert promoting.bar(two[1].version[:8], "it was the disk", lift=True)["did"] == "unbarred"
+    assert promoting.promote("monthly", "once more")["version"] == two[1].version
+    told = promoting.bar_text(promoting.bar(two[1].version[:8], "it was not", lift=False))
+    assert "It is the champion of monthly still.  Next: bert rollback monthly" in told
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (lambda two: promoting.promote("monthly", " "), "--reason TEXT is missing"),
+        (lambda two: promoting.rollback("monthly", "", None), "--reason TEXT is missing"),
+        (lambda two: promoting.bar(two[0].version, "", lift=False), "--reason TEXT is missing"),
+        (lambda two: promoting.promote("another", "so"), "another has no release"),
+        (lambda two: promoting.bar("zzzzzz", "so", lift=False), "0 releases begin with zzzzzz"),
+        (lambda two: promoting.bar(two[0].version[:3], "so", lift=False), "is too short"),
+    ],
+)
+def test_what_can_t_be_done_says_what_to_do(two: list[Record], act: object, told: str) -> None:
+    with pytest.raises(RecipeError, match=told) as caught:
+        act(two)  # type: ignore[operator]
+    assert caught.value.todo
+    assert promoting.in_use(open_store(), "monthly")["version"] == two[1].version  # type: ignore[index]
