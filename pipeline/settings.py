@@ -149,6 +149,8 @@ class RetentionSettings(Frozen):
     """what was removed lies in the trash for so long"""
     sole_home: bool = False
     """of a store in an object store: no other home uses it. What others have is not seen from here"""
+
+
 class ProviderSettings(Frozen):
     """Who publishes models, and what records of a training can't tell of it: stands in the attestations of a release
     (docs/attestations.md), "unknown" where it is empty."""
