@@ -175,9 +175,9 @@ def run(
         log_says = _tail(folder / LOG, beginnings[LOG])
         if _lost(code, how, by_hand):
             raise ProcessLost(f"{who} {_ending(code)}{command}\n{log_says}", _next(folder, _advice(code, how)))
-        said = _said(folder)
-        if said is not None:  # what it asks for helps, and running it again does not
-            raise type(said)(f"{said.what}{command}\n{log_says}", f"{said.todo} Its log is {folder / LOG}.".strip())
+        told = _error_of(folder)
+        if told is not None:  # what it asks for helps, and running it again does not
+            raise type(told)(f"{told.what}{command}\n{log_says}", f"{told.todo} Its log is {folder / LOG}.".strip())
         last = log_says.rstrip().rpartition("\n")[2].strip()
         raise TrainingError(f"{who} {_ending(code)}: {last}{command}\n{log_says}", _next(folder, _advice(code, how)))
 
@@ -310,7 +310,7 @@ def _next(folder: Path, advice: str) -> str:
     return f"Its log is {folder / LOG}; {advice}"
 
 
-def _said(folder: Path) -> BertError | None:
+def _error_of(folder: Path) -> BertError | None:
     """The error by which a process ended; None: it told none."""
     try:
         return retold(json.loads((folder / child.ERROR).read_text(encoding="utf-8")))

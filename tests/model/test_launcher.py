@@ -98,7 +98,15 @@ def test_what_a_process_says_of_its_length_is_told_once(tmp_path: Path) -> None:
             "error",
             ["the gradients are not finite", "reading the shards", "error: the gradients are not finite"],
         ),
-        ("crash", [f"{MODULE} ended with exit code 1: ValueError: a bug", "reading the shards", "Traceback", "ValueError: a bug"]),
+        (
+            "crash",
+            [
+                f"{MODULE} ended with exit code 1: ValueError: a bug",
+                "reading the shards",
+                "Traceback",
+                "ValueError: a bug",
+            ],
+        ),
     ],
 )
 def test_a_failure_shows_the_end_of_the_log_of_this_attempt(tmp_path: Path, fail: str, expected: list[str]) -> None:
