@@ -105,7 +105,7 @@ def _documents(corpus: Corpus, add: Callable[..., str]) -> str:
 
 def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str, Node]]) -> Node:
     """The asset of a comparison: it reads the last `pretrained_L`, or the `imported_checkpoint` of a recipe that has none, and
-    every `finetuned_T` that its columns name.
+    every `finetuned_T` that its columns name, or `predicted_T` under that name.
 
     graph_of: recipe → its nodes.
     """
@@ -116,8 +116,9 @@ def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str,
         if None in tasks:
             trained = [n for n in graph.values() if n.stage in (imported.STAGE, pretraining.STAGE)]
             read[f"{recipe}/pretrained"] = trained[-1]
-        named = (f"finetuned_{task}" for task in sorted(task for task in tasks if task is not None))
-        read |= {f"{recipe}/{name}": graph[name] for name in named if name in graph}
+        for task in sorted(task for task in tasks if task is not None):
+            asset = f"{'predicted' if task in ANSWERED_BY else 'finetuned'}_{task}"
+            read |= {f"{recipe}/finetuned_{task}": graph[asset]} if asset in graph else {}
     return Node(RESERVED, compared.name, comparison.STAGE, compared, compared.digest(), read, gathers=True)
 
 

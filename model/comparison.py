@@ -128,7 +128,7 @@ def _score(folder: Path, row: ComparisonRow, column: ComparisonColumn) -> float 
     _, _, part, name = column.metric.split(".")
     scores = lines.read_json(folder / "scores.json")
     tried = _variant(scores, row, column) if row.settings else scores
-    summary = tried["summary"][part]
+    summary = tried["summary"].get(part)  # of a task that is only a test set there is no dev
     if summary is None:
         return None
     if name not in summary:
