@@ -18,7 +18,7 @@ import psutil
 
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
-from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, open_store
+from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed, open_store
 from pipeline.errors import BertError, ProcessLost, StoreError
 from pipeline.owners import Owner
 from pipeline.settings import settings
@@ -106,7 +106,10 @@ def _materialize(
         raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
     except BertError as error:
         raise dg.Failure(str(error), allow_retries=isinstance(error, ProcessLost)) from None
-    context.log.info(says(outcome))
+    if outcome.failed is not None:  # others go on without it; the run says that it failed
+        context.log.error(f"{failure_of(node.name)}{outcome.failed}")
+    else:
+        context.log.info(says(outcome))
     yield from results_of(store, node, wiring, outcome.record)
 
 
@@ -127,6 +130,11 @@ def _not_needed(node: Node) -> Iterator[Any]:
     yield dg.MaterializeResult(
         asset_key=dg.AssetKey([node.recipe, node.name]), data_version=dg.DataVersion("not needed"), check_results=passed
     )
+
+
+def failure_of(asset: str) -> str:
+    """How what is said of an asset's failure begins."""
+    return f"✗ {asset}\n"
 
 
 def is_forced(tags: Mapping[str, str], asset: str) -> bool:
@@ -176,13 +184,15 @@ def says(outcome: Outcome) -> str:
 
 
 def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iterator[Any]:
-    """The events that tell Dagster what the asset is now."""
-    validation = record.body["validation"]
+    """The events that tell Dagster what the asset is now; where it failed, the check that says so is an error."""
+    results = record.body["validation"]["results"]
+    if failed(record):
+        results = [each if each["passed"] else {**each, "severity": "critical"} for each in results]
     yield dg.MaterializeResult(
         asset_key=dg.AssetKey([node.recipe, node.name]),
         data_version=dg.DataVersion(record.version),
         metadata=metadata_of(store, wiring, record),
-        check_results=list(check_results(node, validation["results"], record.body["waivers"])),
+        check_results=list(check_results(node, results, record.body["waivers"])),
     )
 
 

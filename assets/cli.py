@@ -161,7 +161,8 @@ def run(
         audited = asset.path if asset else f"{recipe}/{last}"
         print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
-        left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
+        rows = [row for row in state["assets"] if row["state"] not in SETTLED]
+        left = [f"{row['asset']} (failed)" if row["failure"] else row["asset"] for row in rows]
         print(
             f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
             f"Next: bert status {target} · bert run {target}",

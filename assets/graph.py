@@ -105,8 +105,8 @@ def _documents(corpus: Corpus, add: Callable[..., str]) -> str:
 
 
 def comparison_node(compared: Comparison, graph_of: Callable[[str], Mapping[str, Node]]) -> Node:
-    """The asset of a comparison: it reads the last `pretrained_L`, and every `finetuned_T` that its columns name, or the
-    `predicted_T` of a task that another one's model answers.
+    """The asset of a comparison: it reads the last `pretrained_L`, and every `finetuned_T` that its columns name, or under that
+    name the `predicted_T` of a task that another one's model answers.
 
     graph_of: recipe → its nodes.
     """

@@ -18,7 +18,7 @@ from assets.told import failed_lines, on_one_line, rows_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
-from pipeline import atomic, lineage, retrain
+from pipeline import atomic, failures, lineage, retrain
 from pipeline.attestations.kept import keep
 from pipeline.attestations.signature import sign
 from pipeline.build import Node, open_store, references_of, usable
@@ -50,6 +50,9 @@ def status(
                 "state": planned.state,
                 "why": planned.why,
                 "todo": planned.todo,
+                "failure": failures.last(store.home, planned.node.recipe, planned.node.name)
+                if planned.needs_step
+                else None,
                 "version": record.version if record else None,
                 **_facts(store, record),
             }
@@ -77,17 +80,23 @@ _MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_
 
 
 def status_text(found: Plain) -> str:
-    """A line per asset: state, version, size, age, and why."""
+    """A line per asset: state, version, size, age, and why; below it, why it failed the last time."""
     width = max(len(row["asset"]) for row in found["assets"])
     lines = []
     for row in found["assets"]:
         version = row["version"][:12] if row["version"] else "–"
         size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
         why = f"  {row['why']}" if row["why"] else ""
-        todo = f"\n{'':{width + 4}}→ {row['todo']}" if row["todo"] else ""
         lines.append(
-            f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}{todo}"
+            f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
         )
+        failure, more = row["failure"], []
+        if row["todo"]:  # says what is wrong now
+            more = [f"→ {row['todo']}"]
+        elif failure:
+            more = [f"✗ failed {_age(failure['time'])} ago: {on_one_line(failure['what'])}"]
+            more += [f"→ {on_one_line(failure['todo'])}"] if failure["todo"] else []
+        lines += [f"{'':{width + 4}}{line}" for line in more]
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"

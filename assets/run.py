@@ -21,13 +21,13 @@ from typing import IO, Any
 
 import dagster as dg
 
-from assets.asset import DUMP, FORCE, RECIPE, WANTED, check_results, metadata_of, process_tag
+from assets.asset import DUMP, FORCE, RECIPE, WANTED, check_results, failure_of, metadata_of, process_tag
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
 from assets.plan import plan
 from pipeline.atomic import explained
-from pipeline.build import Node, needed, open_store, refuse_red, settle
+from pipeline.build import Node, failed, needed, open_store, refuse_red, settle
 from pipeline.errors import BertError
 from pipeline.owners import Owner, held_lock
 from pipeline.store import Record, Store
@@ -81,7 +81,8 @@ def run(
         told = {FORCE: ",".join(forced), WANTED: ",".join(again), DUMP: dump or ""}
         tags = {name: value for name, value in told.items() if value}
         done = not steps or _execute(opened, recipe, [p.node.name for p in steps], tags, say, descriptor)
-        return done and not red
+        left = [store.pointer(p.node.recipe, p.node.name) for p in steps]
+        return done and not red and not any(failed(record) for record in left if record is not None)
 
 
 @contextmanager
@@ -219,6 +220,8 @@ def _follow(
             event, line = record.event_log_entry.dagster_event, _line(record.event_log_entry)
             if wanted and event is not None and event.is_step_up_for_retry:
                 continue  # it is not tried again: the run is being canceled
+            if event is not None and event.is_step_success and _told_to_fail(_asset(event.step_key), said):
+                continue
             if line and (event is None or line not in said):
                 said.add(line)
                 say(line)
@@ -265,10 +268,15 @@ def _line(entry: dg.EventLogEntry) -> str | None:
         message = (
             failure.description if failure and failure.description else data.error.to_string() if data.error else ""
         )
-        return f"✗ {_asset(event.step_key)}\n{message}"
+        return f"{failure_of(_asset(event.step_key))}{message}"
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"
     return None
+
+
+def _told_to_fail(asset: str, said: set[str]) -> bool:
+    """Whether a step that ended well has said that its asset failed."""
+    return any(line.startswith(failure_of(asset)) for line in said)
 
 
 def _untold(opened: dg.DagsterInstance, run_id: str) -> str:

@@ -48,15 +48,19 @@ class Checkpoint:
         return load_tensors(self.folder / f"{name}.safetensors")
 
 
-def load_tensors(path: Path) -> "dict[str, Tensor]":
-    """All tensors of a safetensors file, on the CPU. Raises DataError when it can't be read as one."""
+RESTORE = "Run `bert verify` to restore it."
+"""what helps where a file of the store is broken"""
+
+
+def load_tensors(path: Path, todo: str = RESTORE) -> "dict[str, Tensor]":
+    """All tensors of a safetensors file, on the CPU. Raises DataError, with `todo`, when it can't be read as one."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise DataError(f"{path} can't be read as safetensors: {error}", "Run `bert verify` to restore it.") from None
+        raise DataError(f"{path} can't be read as safetensors: {error}", todo) from None
 
 
 def save_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:

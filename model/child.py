@@ -18,12 +18,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from model.heartbeat import Watch
-from pipeline.errors import BertError, TrainingError
+from pipeline import atomic
+from pipeline.errors import BertError, StoreError, TrainingError, told
 
 PARENT = "BERTWORKS_PARENT"
 """environment variable: process id of the launcher that this process must not outlive"""
@@ -33,6 +35,8 @@ LOCK = "lock"
 LOG = "stderr.log"
 PLAN = "plan.json"
 """what a run with a budget of hours decided before its first step"""
+ERROR = "error.json"
+"""the error that ended this process, for who started it"""
 CANCEL = "cancel"
 """a file of this name in the run folder asks to stop"""
 LAUNCHER = "launcher"
@@ -77,6 +81,8 @@ def main(train: Callable[[Path, Stop], bool]) -> None:
             os.close(lock)
     except BertError as error:
         print(f"error: {error}", file=sys.stderr)
+        with suppress(StoreError):  # a full disk: the log says it too, if anything does
+            atomic.write_json(folder / ERROR, told(error))
         sys.exit(1)
     if not finished and stop.why:
         print(f"stopped and saved: {stop.why}", file=sys.stderr)

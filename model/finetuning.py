@@ -72,6 +72,7 @@ STAGE = Stage(
     ),
     deterministic=False,
     resumable="model.run_folder",
+    failure="model.tasks:say_failed",
 )
 
 TRAINABLE = (

@@ -24,7 +24,7 @@ from model.frozen_encoder import FEATURES, kept_features
 from model.heads import head_of, scored_by
 from model.lines import Lines
 from pipeline import atomic
-from pipeline.config import Architecture
+from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError
 from pipeline.settings import TrainingSettings
 from pipeline.tokenizer import Tokenizer, load
@@ -63,7 +63,7 @@ def train(folder: Path, stop: Stop) -> bool:
             current = None
             found[run] = _read(setup, run)
             _forget_weights(setup, runs, found)
-        _refuse_if_none_trained(found)
+        _refuse_if_none_trained(setup.job.config, found)
         untouched = {}
         if setup.head.untouched:
             scored = Training(setup, runs[0], None, None, metrics, timing, started).scored_parts()
@@ -243,12 +243,17 @@ def _forget_weights(setup: Setup, runs: list[Run], found: Mapping[Run, Found]) -
             shutil.rmtree(setup.weights(run), ignore_errors=True)
 
 
-def _refuse_if_none_trained(found: Mapping[Run, Found]) -> None:
+def _refuse_if_none_trained(config: FinetuneConfig, found: Mapping[Run, Found]) -> None:
     """Raise TrainingError where no run of the pretrained network kept its numbers finite."""
     ended = {run: each["ended"] for run, each in found.items() if run.network == PRETRAINED}
     if all("not finite" in why for why in ended.values()):
         first = next(iter(ended))
         raise TrainingError(
             f"{first.name}: {ended[first]}" + (f"; so did the {len(ended) - 1} others" if len(ended) > 1 else ""),
-            "Lower finetuning.learning_rate, or use precision fp32.",
+            f"Lower learning_rate, {_rates(config)}: finetuning.learning_rate, or that of finetuning.grid or of "
+            f"finetuning.overrides.{config.task}{'' if config.precision == 'fp32' else '; or write precision: fp32'}.",
         )
+
+
+def _rates(config: FinetuneConfig) -> str:
+    return f"which is {' or '.join(f'{rate:g}' for rate in sorted({v.learning_rate for v in config.variants}))}"

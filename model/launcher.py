@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from model import checkpoint, child, heartbeat, lines
 from pipeline import atomic, progress
-from pipeline.errors import ProcessLost, TrainingError
+from pipeline.errors import BertError, ProcessLost, TrainingError, retold
 from pipeline.settings import TrainingSettings
 from pipeline.stage import ROOT
 
@@ -111,12 +111,14 @@ def run(
     `settings.stop_seconds` to save, then it is killed; then the exception goes on.
 
     Raises:
-        TrainingError: the process ended without its result; the message ends with the last lines of its log.
+        TrainingError: the process ended without its result; the message ends with the last lines of its log. Where it ended by
+            an error that it told, an error of that kind with that advice: DataError, StoreError.
         ProcessLost: it was killed, hung, or was told by a signal to make room.
     """
     settings = settings or TrainingSettings()
     how = way(module, folder, settings, ranks)
-    (folder / child.CANCEL).unlink(missing_ok=True)
+    for name in (child.CANCEL, child.ERROR):
+        (folder / name).unlink(missing_ok=True)
     heartbeat.clear(folder)
     mark = folder / child.LAUNCHER
     atomic.write_json(mark, {"id": uuid4().hex, "seconds": launcher_seconds})
@@ -170,11 +172,14 @@ def run(
         _kill(process, folder)  # a replica may be left where another one failed
         who, code = _first_to_fail(folder / how.log, beginnings[how.log]) or (module, process.returncode)
         command = f"\n    its command: {how.command[-1]}" if how.far else ""
-        error = ProcessLost if _lost(code, how, by_hand) else TrainingError
-        raise error(
-            f"{who} {_ending(code)}{command}\n{_tail(folder / LOG, beginnings[LOG])}",
-            f"Its log is {folder / LOG}; {_advice(code, how)}",
-        )
+        log_says = _tail(folder / LOG, beginnings[LOG])
+        if _lost(code, how, by_hand):
+            raise ProcessLost(f"{who} {_ending(code)}{command}\n{log_says}", _next(folder, _advice(code, how)))
+        told = _error_of(folder)
+        if told is not None:  # what it asks for helps, and running it again does not
+            raise type(told)(f"{told.what}{command}\n{log_says}", f"{told.todo} Its log is {folder / LOG}.".strip())
+        last = log_says.rstrip().rpartition("\n")[2].strip()
+        raise TrainingError(f"{who} {_ending(code)}: {last}{command}\n{log_says}", _next(folder, _advice(code, how)))
 
 
 def _environment(settings: TrainingSettings) -> dict[str, str]:
@@ -299,6 +304,18 @@ def _advice(code: int, how: Way) -> str:
         else ""
     )
     return f"run the asset again to go on from the last checkpoint.{memory}"
+
+
+def _next(folder: Path, advice: str) -> str:
+    return f"Its log is {folder / LOG}; {advice}"
+
+
+def _error_of(folder: Path) -> BertError | None:
+    """The error by which a process ended; None: it told none."""
+    try:
+        return retold(json.loads((folder / child.ERROR).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _size(path: Path) -> int:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _ZIP = b"PK\3\4"
 _FOREIGN = re.compile(r"(?:GLOBAL|class|function|type) `?([\w.]+)`? ?(?:was not|is not|from|whose)")
 """what torch says of a step that it refuses"""
+_AGAIN = "Copy it from where the model came from, or download it, again; or take safetensors of the same model."
 _TODO = "Take safetensors of the same model, or save it anew with transformers, where you trust who made it."
 
 
@@ -39,7 +40,7 @@ def load_pickled(path: Path) -> "dict[str, Tensor]":
             what = "tensors larger than there is memory, or is damaged"
         else:
             what = f"no weights that torch can read, or is damaged ({type(error).__name__})"
-        raise DataError(f"{path} holds {what}", _TODO) from None
+        raise DataError(f"{path} holds {what}", _TODO if foreign else _AGAIN) from None
     if not isinstance(found, dict):
         raise DataError(f"{path} holds a {type(found).__name__}, not tensors by name", _TODO)
     for name, tensor in found.items():
@@ -62,8 +63,8 @@ def _refuse_damaged(path: Path) -> None:
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path} is damaged or cut off: {error}", _TODO) from None
+        raise DataError(f"{path} is damaged or cut off: {error}", _AGAIN) from None
     if packed:
         raise DataError(f"{path}: {packed[0]} is compressed, as torch never writes it", _TODO)
     if damaged:
-        raise DataError(f"{path} is damaged: the checksum of {damaged} is wrong", _TODO)
+        raise DataError(f"{path} is damaged: the checksum of {damaged} is wrong", _AGAIN)

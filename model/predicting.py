@@ -32,6 +32,7 @@ STAGE = Stage(
         "pipeline/tokenizer.py",
     ),
     deterministic=False,
+    failure="model.tasks:say_failed",
 )
 
 
@@ -128,8 +129,9 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
 def _not_run(inputs: Mapping[str, Path], name: str, config: PredictConfig, out: Path) -> dict[str, Any]:
     """Hand on what is missing: this task's data, or the other task's model."""
     wanted = lines.read_json(inputs[name] / NOT_RUN)
-    if name == "task_data":
-        return _say_not_run(wanted["why"], wanted["wants"], wanted["title"], config, out)
+    if name == "task_data":  # as it was said there
+        atomic.write_json(out / NOT_RUN, {**wanted, "task": config.task})
+        return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
     title = lines.read_json(inputs["task_data"] / "task.json")["title"]
     return _say_not_run(f"it needs the model of {config.model}: {wanted['why']}", wanted["wants"], title, config, out)
 

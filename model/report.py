@@ -36,7 +36,8 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="benchmark_report",
     function="model.report:make_report",
-    version="3",  # 3: bounds of chance, right-to-left texts, settings that apply, readable negative intervals
+    # 3: bounds of chance, right-to-left texts, settings that apply, readable negative intervals, tasks that failed
+    version="3",
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
@@ -81,7 +82,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     results = {task: task_result(task, inputs, overlap) for task in config.tasks}
     tasks = [result.entry for result in results.values()]
     folders = {task["task"]: inputs[f"finetuned_{task['task']}"] for task in tasks if task["ran"]}
-    absent = {task["task"]: f"not run: {task['why']}" for task in tasks if not task["ran"]}
+    absent = {task["task"]: f"{_absent(task)}: {task['why']}" for task in tasks if not task["ran"]}
     content: dict[str, Any] = {
         "recipe": config.recipe,
         "description": config.description,
@@ -108,6 +109,11 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}
     pages.write(out / "report.html", _render("report.html.j2", content, plots=_plots(content, curves, losses)))
     return _statistics(content)
+
+
+def _absent(task: Mapping[str, Any]) -> str:
+    """What stands for the scores of a task without any."""
+    return "failed" if task.get("failed") else "not run"
 
 
 def _write_examples(results: Mapping[str, TaskResult], out: Path) -> None:
@@ -197,6 +203,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "count": lambda value: "–" if value is None else f"{value:,}",
         "number": number,
         "overlap": _overlap_words,
+        "absent": _absent,
         "metric": lambda name: METRIC_TITLES.get(name, name),
         "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
         "task_title": title_of,
@@ -284,7 +291,7 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
     """Flat numbers that the UI draws over time, and the table of tasks."""
     table, scores = [], {}
     for task in content["tasks"]:
-        shown: dict[str, Any] = {"task": task["title"], "part": "–", "metric": "–", "score": "not run"}
+        shown: dict[str, Any] = {"task": task["title"], "part": "–", "metric": "–", "score": _absent(task)}
         empty: dict[str, Any] = dict.fromkeys(
             ("interval", "untrained", "tfidf", "majority", "published", "difference", "contaminated"), "–"
         )
@@ -318,6 +325,7 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tasks": len(content["tasks"]),
         "tasks_not_run": sum(not task["ran"] for task in content["tasks"]),
+        "tasks_failed": sum(task.get("failed", False) for task in content["tasks"]),
         **learned,
         **scores,
         "table": table,

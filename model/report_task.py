@@ -67,6 +67,7 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
     if (folder / NOT_RUN).exists():
         wanted = lines.read_json(folder / NOT_RUN)
         kept = {name: wanted[name] for name in ("title", "why", "wants")}
+        kept["failed"] = bool(wanted.get("failed"))
         return TaskResult({"task": task, "ran": False, **kept, "published": published_of(task)})
     scores, data = lines.read_json(folder / "scores.json"), inputs.get(f"task_data_{task}")
     metric, kind = scores["metric"], scores["kind"]

@@ -39,7 +39,10 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
     elif judged and len(helped) < len(judged):
         names = ", ".join(isolated(task["title"]) for task in helped)
         sentences.append(f"So pretraining helped measurably on {len(helped)} of {len(judged)} tasks: {names}.")
-    missing = [task for task in content["tasks"] if not task["ran"]]
+    for task in content["tasks"]:
+        if task.get("failed"):
+            sentences.append(f"{task['title']} failed: {task['why'].rstrip('.')}.")
+    missing = [task for task in content["tasks"] if not task["ran"] and not task.get("failed")]
     if missing:
         number = "1 task was" if len(missing) == 1 else f"{len(missing)} tasks were"
         sentences.append(f"{number} not run; the last table says why, and which files are wanted.")

@@ -54,11 +54,12 @@ STAGE = Stage(
         "pipeline/jsonl.py",
         "pipeline/compressed.py",
     ),
+    failure="model.tasks:say_failed",
 )
 
 EXAMPLES_SCHEMA = SCHEMAS["classification"]
 NOT_RUN = "not_run.json"
-"""stands in the place of everything else: the data was never there"""
+"""stands in the place of everything else: the data was never there, or the task `failed`"""
 CLASSES = ("classification", "pair_classification")
 LABELLED = (*CLASSES, "tagging")
 """kinds whose answers are of a set of labels"""
@@ -128,6 +129,18 @@ def _not_run(config: TaskDataConfig, out: Path, absent: _Absent) -> dict[str, An
     title = title_of(config.task, config.define)
     _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": absent.why, "wants": absent.wants, **todo})
     return {"not_run": absent.why, "wants": ", ".join(absent.wants), **todo, "dropped": {}}
+
+
+def say_failed(inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> dict[str, Any]:
+    """Write not_run.json of a task whose data can't be used, or that can't be trained, so that the others are reported all the
+    same. `config`: of this stage, or one that reads `inputs["task_data"]`."""
+    told = inputs["task_data"] / "task.json" if "task_data" in inputs else None
+    if told is not None and told.exists():
+        title = json.loads(told.read_text(encoding="utf-8"))["title"]
+    else:
+        title = title_of(config.task, getattr(config, "define", None))
+    _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": why, "wants": [], "failed": True})
+    return {"not_run": why, "wants": "", "dropped": {}}
 
 
 # ── a task of one's own ──────────────────────────────────────────────────────────────────────────────────────────────

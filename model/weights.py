@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from model.checkpoint import RESTORE, load_tensors
 from pipeline.checkpoint_folder import INDEX, PICKLED, SAVE_ANEW, WEIGHTS, config_file, weights_file
 from pipeline.config import Architecture
 from pipeline.errors import DataError
@@ -156,9 +157,9 @@ class Imported:
     """tensors of an optimizer's state that lay beside the weights and were left out"""
 
 
-def read_hugging_face(folder: Path) -> Imported:
+def read_hugging_face(folder: Path, todo: str = RESTORE) -> Imported:
     """Read the config.json and the weights of a folder that transformers loads: BertModel or one with heads. The weights are
-    those of model.safetensors; without it, those of pytorch_model.bin.
+    those of model.safetensors; without it, those of pytorch_model.bin. `todo`: what helps where model.safetensors is broken.
 
     Old names (gamma, beta), missing prefixes, fp16 and bf16 weights are understood; a pooler or a pretraining head may be
     missing as a whole.
@@ -166,14 +167,13 @@ def read_hugging_face(folder: Path) -> Imported:
     Raises:
         DataError: the folder holds no such model, or one that this code would not compute as transformers does.
     """
-    from model.checkpoint import load_tensors
     from model.pickled import load_pickled
 
     config, architecture, size = _described(folder)
     file = weights_file(folder)
     if file is None or file.name not in (WEIGHTS, PICKLED):
         raise DataError(f"{folder} has no {WEIGHTS} and no {PICKLED}; split weights are not read", SAVE_ANEW)
-    theirs = load_tensors(file) if file.name == WEIGHTS else load_pickled(file)
+    theirs = load_tensors(file, todo) if file.name == WEIGHTS else load_pickled(file)
     return _imported(theirs, {}, file, config, architecture, size)
 
 

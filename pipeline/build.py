@@ -23,10 +23,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pipeline import lineage, places, progress, sources, suites
+from pipeline import failures, lineage, places, progress, sources, suites
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
-from pipeline.errors import BertError, ChainError, DataError, SourceError, StoreError
+from pipeline.errors import BertError, ChainError, DataError, ProcessLost, SourceError, StoreError, TrainingError
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
@@ -66,6 +66,12 @@ class ValidationFailed(BertError):
             f"Look at rejected/{rejected}. {way_out(node, [result['name'] for result in failed])}",
         )
         self.results = results
+
+    @property
+    def line(self) -> str:
+        """The checks that failed, in one line."""
+        failed = (f"{r['name']}: {r['observed']} (expected {r['expected']})" for r in critical_failures(self.results))
+        return f"it failed {'; '.join(failed)}"
 
 
 @dataclass(frozen=True)
@@ -293,7 +299,7 @@ def _why(
     if before.key == key:
         stone = store.removed(before.stage, before.version)
         return stone.told if stone else "its content is missing or broken"
-    reasons = []
+    reasons = ["it failed"] if failed(before) else []
     if before.body["code_version"] != node.stage.code_version:
         reasons.append(f"code version {before.body['code_version']} → {node.stage.code_version}")
     changed = _changed(before.body["asked"], asked)
@@ -340,6 +346,13 @@ class Outcome:
     record: Record
     ran: bool
     """False: the store's memory answered"""
+    failed: BertError | None = None
+    """why it failed: the record is of what was published in its place"""
+
+
+def failed(record: Record) -> bool:
+    """Whether a record says that something failed; it answers no key, so that the next run tries again."""
+    return suites.FAILED in record.body["statistics"]
 
 
 def usable(record: Record) -> list[str]:
@@ -359,6 +372,7 @@ def settle(store: Store, need: Need) -> Record:
     if answer is None or need.key is None:
         raise StoreError(f"{node.path}: nothing answers its key", f"Run it: bert run {node.path}")
     if need.up_to_date:
+        failures.forget(store.home, node.recipe, node.name)  # of a recipe that was edited back
         return answer
     if need.comes_back:
         store.bring_back(answer.stage, answer.version)
@@ -390,14 +404,30 @@ def _become(store: Store, node: Node, body: Mapping[str, Any]) -> Record:
     """Write the record and make it what the asset is now."""
     record = store.append(body)
     store.point(node.recipe, node.name, record)
+    if not failed(record):
+        failures.forget(store.home, node.recipe, node.name)
     return record
 
 
 def build(store: Store, node: Node, forced: bool = False, again: bool = False, wanted: bool = False) -> Outcome:
     """Bring `node` up to date. `forced`: whatever is known; a training begins anew then, but not where it is tried
     `again` after it was lost. `wanted`: also where it is settled, and `bert gc` removed its content. What the stage reads and
-    was removed comes first. Raises ValidationFailed, ChainError, SourceError, StoreError or what the stage raises; in every
-    such case the asset keeps what it had."""
+    was removed comes first. What failed is noted (`pipeline.failures`) until it is made well.
+
+    A stage whose failure must not stop others publishes that it failed, and why: the outcome has the error. Raises
+    ValidationFailed, ChainError, SourceError, StoreError or what the stage raises else; in every such case the asset keeps what
+    it had."""
+    try:
+        outcome = _build(store, node, forced, again, wanted)
+    except Exception as error:
+        failures.note(store.home, node.recipe, node.name, error)
+        raise
+    if outcome.failed is not None:
+        failures.note(store.home, node.recipe, node.name, outcome.failed)
+    return outcome
+
+
+def _build(store: Store, node: Node, forced: bool, again: bool, wanted: bool) -> Outcome:
     need = needed(store, node, forced, network=True, wanted=wanted)
     if need.key is None:
         missing = [source for name, source in node.inputs.items() if name not in need.inputs]
@@ -408,20 +438,57 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False, w
         refuse_red(node, record)
         return Outcome(record, ran=False)
     if _supply(store, need):
-        return build(store, node, forced, again, wanted)
+        return _build(store, node, forced, again, wanted)
     if not node.stage.resumable:
-        return Outcome(_run(store, need, forced), ran=True)
+        return _made(store, need, forced)
     with ExitStack() as held:
         run, waited = _run_folder(store, need, forced and not again, held)
         store.note_inputs(need.key, _digests(need.inputs))
         if waited and not forced:  # what it waited for may be what it needs
             now = needed(store, node, network=True)
             need = now if now.key == need.key else need
-        ran = need.must_run
-        record = _run(store, need, forced, run) if ran else settle(store, need)
+        outcome = _made(store, need, forced, run) if need.must_run else Outcome(settle(store, need), ran=False)
     store.clear_runs(lambda _, folder: node.stage.clear(folder), need.key)
-    refuse_red(node, record)
-    return Outcome(record, ran)
+    refuse_red(node, outcome.record)
+    return outcome
+
+
+def _made(store: Store, need: Need, forced: bool, run: Path | None = None) -> Outcome:
+    """What the stage makes or, where it fails and stands alone, what says so."""
+    try:
+        return Outcome(_run(store, need, forced, run), ran=True)
+    except BertError as error:
+        if not _stands_alone(store, need, error):
+            raise
+        return Outcome(_say_failed(store, need, error, forced), ran=True, failed=error)
+
+
+def _stands_alone(store: Store, need: Need, error: BertError) -> bool:
+    """Whether to publish that it failed. Not where the store or a lost process is to blame, or nothing was wrong with what a
+    forced run repeats; and of what can't be had now, those who read it keep what they have."""
+    node = need.node
+    if not node.stage.failure or isinstance(error, ProcessLost) or store.remembered(need.key or ""):
+        return False
+    if isinstance(error, SourceError):
+        before = store.pointer(node.recipe, node.name)
+        return before is None or "not_run" in before.body["statistics"]
+    return isinstance(error, DataError | TrainingError | ValidationFailed)
+
+
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\s:]+/)+")
+
+
+def _say_failed(store: Store, need: Need, error: BertError, forced: bool) -> Record:
+    """Publish that it failed and why, under a key that nobody asks for: what stands there is no answer."""
+    node, started = need.node, utc_now()
+    why = _FOLDERS.sub("", error.line)  # content names no places
+    folders = {name: store.folder(record.stage, record.version) for name, record in need.inputs.items()}
+    with store.staging() as staged:
+        statistics = {**node.stage.say_failed(folders, node.config, staged, why), suites.FAILED: why}
+        body = _body(need, statistics, started, forced)
+        body["key"] = key_of(f"{node.stage.name} {suites.FAILED}", node.stage.code_version, need.asked, body["inputs"])
+        body["validation"] = _validate(store, node, staged, statistics, need.inputs)
+        return _become(store, node, body | {"version": store.publish(node.stage.name, staged), "finished": utc_now()})
 
 
 def _supply(store: Store, need: Need) -> bool:
@@ -505,30 +572,8 @@ def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Rec
             }
             held.enter_context(places.sharing({**read, staged.resolve(): upload.url}))
         statistics = node.stage.load()(folders, _pinned(node.config, need.asked), staged)
-        body = {
-            "schema": SCHEMA,
-            "recipe": node.recipe,
-            "asset": node.name,
-            "stage": node.stage.name,
-            "key": need.key,
-            "code_version": node.stage.code_version,
-            "config": _resolve(node.config, defaults=True),
-            "asked": dict(need.asked),
-            "inputs": _digests(need.inputs),
-            "statistics": statistics,
-            "validation": _validate(store, node, staged, statistics, need.inputs, folders=folders),
-            "waivers": [],
-            "reused": None,
-            "forced": forced,
-            "seed": getattr(node.config, "seed", None),
-            "libraries": {name: library_version(name) for name in (*RECORDED_LIBRARIES, *node.stage.libraries)},
-            "git": dict(git_state()),
-            "settings": settings().plain(),
-            "host": platform.node(),
-            "user": who(),
-            "started": started,
-            "finished": utc_now(),
-        }
+        validation = _validate(store, node, staged, statistics, need.inputs, folders=folders)
+        body = _body(need, statistics, started, forced) | {"validation": validation, "finished": utc_now()}
         if (forced or need.gone) and node.stage.deterministic:
             body["validation"]["results"].append(_reproducible(store, need, staged))
         if critical_failures(body["validation"]["results"]):
@@ -539,6 +584,33 @@ def _run(store: Store, need: Need, forced: bool, run: Path | None = None) -> Rec
             return _become(store, node, body | {"version": version})
         store.append(body | {"version": version})
     return settle(store, needed(store, node))  # what the asset had names its content again: nothing below it changes
+
+
+def _body(need: Need, statistics: Mapping[str, Any], started: str, forced: bool) -> dict[str, Any]:
+    """A record of what was made now, but for its validation, version and end."""
+    node = need.node
+    return {
+        "schema": SCHEMA,
+        "recipe": node.recipe,
+        "asset": node.name,
+        "stage": node.stage.name,
+        "key": need.key,
+        "code_version": node.stage.code_version,
+        "config": _resolve(node.config, defaults=True),
+        "asked": dict(need.asked),
+        "inputs": _digests(need.inputs),
+        "statistics": statistics,
+        "waivers": [],
+        "reused": None,
+        "forced": forced,
+        "seed": getattr(node.config, "seed", None),
+        "libraries": {name: library_version(name) for name in (*RECORDED_LIBRARIES, *node.stage.libraries)},
+        "git": dict(git_state()),
+        "settings": settings().plain(),
+        "host": platform.node(),
+        "user": who(),
+        "started": started,
+    }
 
 
 def _pinned(config: Frozen, asked: Mapping[str, Any]) -> Frozen:

@@ -25,6 +25,11 @@ class BertError(Exception):
         self.todo = todo
         super().__init__(f"{what}\n  → {todo}" if todo else what)
 
+    @property
+    def line(self) -> str:
+        """What is wrong, in one line."""
+        return self.what.partition("\n")[0]
+
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.what, self.todo)
 

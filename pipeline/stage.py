@@ -6,7 +6,7 @@ statistics are plain JSON values. A constant `STAGE = Stage(...)` stands beside 
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version as version_now
@@ -39,6 +39,10 @@ class Stage:
     folder, by its functions `follow(folder, who)`, which reports how far another process's run is, and `clear(folder)`, which
     removes what nobody needs once the result is published."""
 
+    failure: str = ""
+    """Where a failure of this stage must not keep others from being made: `module:function` of what is published in its place,
+    `failure(inputs, config, out, why) -> statistics`."""
+
     @property
     def code_version(self) -> str:
         """`VERSION` or `VERSION+library-1.2`, as it enters keys and records."""
@@ -46,9 +50,11 @@ class Stage:
 
     def load(self) -> Callable[..., dict[str, Any]]:
         """Import and return the stage function."""
-        module, _, name = self.function.partition(":")
-        function: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
-        return function
+        return _imported(self.function)
+
+    def say_failed(self, inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> dict[str, Any]:
+        """Write into `out` what is published where the stage failed, and return its statistics."""
+        return _imported(self.failure)(inputs, config, out, why)
 
     def follow(self, folder: Path, who: str) -> None:
         """Report how far a run is that another process, `who`, works on."""
@@ -57,3 +63,9 @@ class Stage:
     def clear(self, folder: Path) -> None:
         """Remove of a run folder what nobody needs once its result is published."""
         importlib.import_module(self.resumable).clear(folder)
+
+
+def _imported(named: str) -> Callable[..., dict[str, Any]]:
+    module, _, name = named.partition(":")
+    function: Callable[..., dict[str, Any]] = getattr(importlib.import_module(module), name)
+    return function

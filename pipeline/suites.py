@@ -16,7 +16,9 @@ from pipeline.config import Frozen
 
 Severity = Literal["critical", "warning"]
 NOT_RUN = "not_run.json"
-"""A folder that holds this file has no data: a task whose files were never there."""
+"""A folder that holds this file has no data: a task whose files were never there, or that failed."""
+FAILED = "failed"
+"""In the statistics of what was published in the place of something that failed: why."""
 PRESENT = "data_present"
 OLDER = "older"
 """In the statistics that a suite gets: what to compare with, {"date", and the statistics of the artifact made of the dump

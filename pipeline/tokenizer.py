@@ -268,7 +268,8 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path} can't be read as a vocabulary: {error}", "A vocab.txt is UTF-8 text, one token a line."
+            f"{path} can't be read as a vocabulary: {error}",
+            "A vocab.txt is UTF-8 text, one token a line: copy the model's own again.",
         ) from error
     tokens = tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
     check(tokens, str(path))

@@ -11,14 +11,15 @@ from typing import Any
 
 from pipeline.config import Frozen
 from pipeline.errors import DataError
-from pipeline.suites import DOES_NOT_APPLY, NOT_RUN, PRESENT, SUITES, Check, CheckResult, profile
+from pipeline.suites import DOES_NOT_APPLY, FAILED, NOT_RUN, PRESENT, SUITES, Check, CheckResult, profile
 
 
 def run_suite(stage: str, folder: Path, config: Frozen, statistics: Mapping[str, Any]) -> list[CheckResult]:
     """See `pipeline.suites.validate`."""
     checks = SUITES[stage].checks
     if (folder / NOT_RUN).exists() and any(check.name == PRESENT for check in checks):
-        return [_result(check, check.name != PRESENT, "no data") for check in checks]
+        observed = f"it failed: {statistics[FAILED]}" if FAILED in statistics else "no data"
+        return [_result(check, check.name != PRESENT, observed) for check in checks]
     try:
         metrics = profile(stage, folder, config, statistics)
     except DataError as error:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from model.known_tasks import KNOWN
 from model.scoring.entity_scores import scores_of_entities
 from model.scoring.label_files import GLUE
 from model.scoring.label_scores import scores_of_labels
@@ -38,4 +39,14 @@ def score(task: str, gold: Path, predictions: Path, no_answer: Path | None = Non
         found = scores_of_entities(ENTITY_TYPES[name], gold, predictions)
     else:
         found = scores_of_labels(name, gold, predictions)
+    found["notes"] += _not_official(name, found["count"], found["unit"])
     return {"task": name, "gold": str(gold), "predictions": str(predictions), **found}
+
+
+def _not_official(name: str, count: int, unit: str) -> list[str]:
+    """A note where no part of the task officially has so many examples: a sub-sample, or another task's file."""
+    known = KNOWN.get(name.replace(".", "_"))
+    if known is None or count in (sizes := {part: each.count for part, each in known.parts.items()}).values():
+        return []
+    told = ", ".join(f"{part} {size:,}" for part, size in sizes.items())
+    return [f"no official part of {known.title} has {count:,} {unit}: {told}"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.known_tasks import KNOWN
-from model.scoring.text import Lines, lines
+from model.scoring.text import Lines, counted, lines
 from pipeline.errors import DataError
 from pipeline.tables import read_table
 
@@ -38,6 +38,14 @@ GLUE: Mapping[str, LabelColumn] = {
     name: LabelColumn(_COLUMNS.get(name, KNOWN[name].form.label), KNOWN[name].form.labels, KNOWN[name].scored_by)
     for name in _SCORED
 }
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(text for text in (KNOWN[name].form.text, KNOWN[name].form.text_b) if text)
+    for name in _SCORED
+    if name not in _COLUMNS
+}
+"""columns of the texts: two tasks may have the same labels, and are told apart by these"""
+STSB_SCORES = (0.0, 5.0)
+"""what people gave"""
 SWAG = LabelColumn("label", ("0", "1", "2", "3"))
 
 
@@ -47,18 +55,21 @@ def glue_gold(task: str, path: Path) -> Lines:
     column, columns, first = GLUE[task].column, _COLA_COLUMNS, 0
     if isinstance(column, str):
         header = found[0][1].split("\t")
-        if column not in header:
-            raise DataError(
-                f"{path}, line 1: no column {column!r}; it has {', '.join(map(repr, header[:20]))}",
-                f"Name a labelled file of {task}; the labels of GLUE's test sets are not public.",
-            )
+        for name in (column, *_TEXTS.get(task, ())):
+            if name not in header:
+                raise DataError(
+                    f"{path}, line 1: no column {name!r}; it has {', '.join(map(repr, header[:20]))}",
+                    f"Name a labelled file of {task}; the labels of GLUE's test sets are not public."
+                    if name == column
+                    else f"Name a file of {task}, as GLUE distributes it: this is one of another task.",
+                )
         column, columns, first = header.index(column), len(header), 1
     rows = []
     for number, line in found[first:]:
         values = line.split("\t")
         if len(values) != columns:
             raise DataError(
-                f"{path}, line {number}: {len(values)} columns, not {columns}",
+                f"{path}, line {number}: {counted(len(values), 'column')}, not {columns}",
                 f"Name a labelled file of {task}, as GLUE distributes it (values between tabs).",
             )
         rows.append((number, values[column]))
@@ -126,7 +137,7 @@ def swag_predictions(path: Path, gold: Path, examples: int) -> Lines:
     found = lines(path)
     if len(found) != examples:
         raise DataError(
-            f"{path} has {len(found):,} lines, but {gold} has {examples:,} questions",
+            f"{path} has {counted(len(found), 'line')}, but {gold} has {counted(examples, 'question')}",
             "Write one label (0, 1, 2 or 3) a line, without a header, in the order of the gold file.",
         )
     return found
@@ -146,11 +157,34 @@ def encoded(path: Path, rows: Lines, labels: Sequence[str]) -> npt.NDArray[Any]:
     return np.array([places[text.strip()] for _, text in rows])
 
 
+def refuse_outside(path: Path, rows: Lines, values: npt.NDArray[Any]) -> None:
+    """DataError, with the line, for a gold score that nobody could give: the file is no STS-B."""
+    lowest, highest = STSB_SCORES
+    for (line, text), value in zip(rows, values, strict=True):
+        if not lowest <= value <= highest:
+            raise DataError(
+                f"{path}, line {line}: {text[:80]!r} is no score from {lowest:g} to {highest:g}",
+                "Name a labelled file of stsb, as GLUE distributes it.",
+            )
+
+
+def outside(rows: Lines, values: npt.NDArray[Any]) -> str:
+    """How many predictions no score can be, and the first; "" where there are none. A correlation takes them all the same, as
+    the official script does: a model without bounds may well say 5.1."""
+    lowest, highest = STSB_SCORES
+    found = [row for row, value in zip(rows, values, strict=True) if not lowest <= value <= highest]
+    if not found:
+        return ""
+    line, text = found[0]
+    return f"{counted(len(found), 'prediction')} outside of {lowest:g} to {highest:g}, the first on line {line}: {text[:80].strip()}"
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 def _number(path: Path, line: int, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    """Python would read more as a number than anybody writes: 1_0, ٣."""
+    value = float(text) if _NUMBER.fullmatch(text.strip(" ")) else float("nan")
     if not np.isfinite(value):
-        raise DataError(f"{path}, line {line}: {text[:80]!r} is no finite number", "Write a number, as 3.25.")
+        raise DataError(f"{path}, line {line}: {text[:80]!r} is no decimal number", "Write a number, as 3.25.")
     return value

@@ -34,4 +34,7 @@ def scores_of_labels(task: str, gold: Path, predictions: Path) -> dict[str, Any]
         for name in column.metrics
     ]
     notes = [f"every prediction is {given[0][1].strip()!r}"] if np.all(predicted == predicted[0]) else []
+    if not column.labels:
+        label_files.refuse_outside(gold, wanted, labels)
+        notes += [told] if (told := label_files.outside(given, predicted)) else []
     return result(len(labels), "examples", entries, notes)

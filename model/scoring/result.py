@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from model import bootstrap
 from model.bootstrap import Statistic
+from model.scoring.text import counted
 from model.shown_numbers import decimal, interval
 
 Numbers = npt.NDArray[Any]
@@ -81,7 +82,8 @@ def text(found: Mapping[str, Any]) -> str:
         low_high = interval(row["low"], row["high"], 2)
         rows.append((_title(row["metric"], row["part"]), decimal(row["points"], 4), low_high, f"{row['count']:,}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"{found['task']}: {found['count']:,} {found['unit']} of {Path(found['gold']).name}", ""]
+    examples = counted(found["count"], found["unit"].removesuffix("s"))
+    lines = [f"{found['task']}: {examples} of {Path(found['gold']).name}", ""]
     for title, *values in rows:
         aligned = (f"{value:>{width}}" for value, width in zip(values, widths[1:], strict=True))
         lines.append("  ".join([f"{title:{widths[0]}}", *aligned]))
@@ -97,4 +99,4 @@ def _title(metric: str, part: str) -> str:
 
 
 def _drawn(interval: Mapping[str, Any]) -> str:
-    return f"{interval['drawn']:,} {interval['unit']}"
+    return counted(interval["drawn"], interval["unit"].removesuffix("s"))

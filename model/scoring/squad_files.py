@@ -7,7 +7,7 @@ from typing import Any
 
 from model import squad
 from model.scoring.squad_metrics import Question
-from model.scoring.text import json_object, named
+from model.scoring.text import counted, json_object, named
 from pipeline.errors import DataError
 
 
@@ -48,7 +48,8 @@ def read_predictions(path: Path, questions: Sequence[Question]) -> dict[str, str
     known = {question.question_id for question in questions}
     if not known & predictions.keys():
         raise DataError(
-            f"{path}: none of its {len(predictions):,} ids is an id of the gold file's {len(known):,} questions",
+            f"{path}: the gold file has {counted(len(known), 'question')} of other ids, and none of these "
+            f"({counted(len(predictions), 'id')})",
             "Name the gold file that was predicted, and predictions as {id: text}.",
         )
     _refuse_extra(path, predictions, known)
@@ -70,7 +71,7 @@ def read_no_answer(path: Path, questions: Sequence[Question]) -> dict[str, float
     _refuse_extra(path, values, known)
     if lacking := [question.question_id for question in questions if question.question_id not in values]:
         raise DataError(
-            f"{path}: {len(lacking):,} questions have no no-answer probability: {named(lacking)}",
+            f"{path}: {counted(len(lacking), 'question')} without a no-answer probability: {named(lacking)}",
             "Give one for every question of the gold file.",
         )
     return {key: float(value) for key, value in values.items()}
@@ -79,6 +80,6 @@ def read_no_answer(path: Path, questions: Sequence[Question]) -> dict[str, float
 def _refuse_extra(path: Path, values: dict[str, Any], known: set[str]) -> None:
     if extra := [key for key in values if key not in known]:
         raise DataError(
-            f"{path}: {len(extra):,} ids are not in the gold file: {named(extra)}",
-            "Remove them, or name the gold file that was predicted.",
+            f"{path}: {counted(len(extra), 'id')} not in the gold file: {named(extra)}",
+            "Remove what the gold file does not have, or name the gold file that was predicted.",
         )

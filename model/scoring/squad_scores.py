@@ -11,7 +11,7 @@ from model.bootstrap import Statistic
 from model.scoring import squad_metrics
 from model.scoring.result import Entry, result
 from model.scoring.squad_files import read_no_answer, read_predictions, read_questions
-from model.scoring.text import named
+from model.scoring.text import counted, named
 from model.weighted_metrics import ratio
 from pipeline.errors import DataError
 
@@ -34,7 +34,7 @@ def scores_of_squad(version: str, gold: Path, predictions: Path, no_answer: Path
     if no_answer is not None:
         if missing:
             raise DataError(
-                f"{predictions}: {len(missing):,} questions have no prediction: {named(missing)}",
+                f"{predictions}: {counted(len(missing), 'question')} without a prediction: {named(missing)}",
                 "The search for a threshold needs a prediction of every question.",
             )
         values = read_no_answer(no_answer, questions)
@@ -90,7 +90,7 @@ def _notes_above(probabilities: Numbers) -> list[str]:
     if not above:
         return []
     return [
-        f"{above:,} no-answer probabilities are above {squad_metrics.OFFICIAL_THRESHOLD:g}, the official script's threshold: "
+        f"no-answer probabilities above {squad_metrics.OFFICIAL_THRESHOLD:g}, the official script's threshold: {above:,}; "
         'there the prediction counts as "no answer", except for "best threshold"'
     ]
 

@@ -61,6 +61,11 @@ def named(ids: Sequence[str]) -> str:
     return shown if len(ids) <= _NAMED else f"{shown} and {len(ids) - _NAMED:,} more"
 
 
+def counted(number: int, singular: str) -> str:
+    """`1 id`, `2 ids`."""
+    return f"{number:,} {singular}{'' if number == 1 else 's'}"
+
+
 def _distinct(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assets import graph
+from assets.comparing import compare, compare_text
 from assets.definitions import definitions
 from pipeline.build import build
 from pipeline.config import Comparison, ComparisonConfig
@@ -78,7 +79,7 @@ def test_from_nothing_to_a_full_table(world: World) -> None:
     assert lines[0] == ["", "seeds", "loss", "loss, published", "pairs right"]
     assert lines[2:] == [["pairs", "1", "1.50", "1.25", "81.2"], ["none", "1", "not run", "", "not run"]]
     assert "Not run: tiny_child" in output
-    assert "To run one: bert run tiny_child/pretrained_64" in output
+    assert "Missing: tiny_child/pretrained_64 (never made) → bert run tiny_child/pretrained_64" in output
     assert str(world.store.content("comparison", record.version) / "comparison.html") in output
 
     # Another member, from other documents: members are roots, not one chain.
@@ -98,6 +99,61 @@ def test_from_nothing_to_a_full_table(world: World) -> None:
     assert status == [
         {"comparison": "pair", "members": 2, "run": 2, "made": True, "title": "With and without pairs"},
     ]
+
+
+TUNED = """\
+name: tuned
+title: Tasks
+columns:
+  - {name: places, title: Places, metric: tasks.places.dev.accuracy}
+  - {name: cola, title: CoLA, metric: tasks.cola.dev.matthews}
+  - {name: ax, title: AX, metric: tasks.ax.test.matthews}
+rows:
+  - {label: all, recipes: [tiny, full]}
+  - {label: few, recipes: [few]}
+"""
+
+
+def test_what_is_advised_makes_the_missing_cell_also_where_columns_are_tasks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
+    recipes = world.folder / "recipes"
+    (recipes / "comparisons" / "tuned.yaml").write_text(TUNED, encoding="utf-8")
+    (recipes / "full.yaml").write_text(
+        "name: full\nextends: tiny\nfinetuning: {tasks: [places, cola, mnli, ax]}\n", encoding="utf-8"
+    )
+    (recipes / "few.yaml").write_text("name: few\nextends: tiny\nfinetuning: {tasks: [places]}\n", encoding="utf-8")
+    wanted = {"why": "the recipe names no files for it", "wants": ["train: train.tsv"], "todo": "Download it there."}
+    put(world, "tiny", "finetuned_cola", "finetuned", {}, not_run=wanted)
+    put(world, "full", "finetuned_places", "finetuned", {}, not_run={"why": "bad", "wants": [], "failed": True})
+    found = compare("tuned")
+    advice = {each["what"]: each["todo"] for each in found["empty"]}
+    assert advice == {
+        "tiny/finetuned_places": "bert run tiny/finetuned_places",
+        "full/finetuned_places": "Mend it, then: bert run full/finetuned_places",
+        "few/finetuned_places": "bert run few/finetuned_places",
+        "tiny/finetuned_cola": "Download it there. It wants train: train.tsv. Then: bert run tiny/finetuned_cola",
+        "full/finetuned_cola": "bert run full/finetuned_cola",
+        "few has no task cola": "Add cola to finetuning.tasks of few, or leave few out of this comparison.",
+        "tiny has no task ax": "Add ax to finetuning.tasks of tiny, or leave tiny out of this comparison.",
+        "full/predicted_ax": "bert run full/predicted_ax",
+        "few has no task ax": "Add ax to finetuning.tasks of few, or leave few out of this comparison.",
+    }
+    text = compare_text(found)
+    for what, todo in list(advice.items())[:8]:
+        (line,) = [line for line in text.splitlines() if f"Missing: {what} (" in line]
+        assert line.endswith(f"→ {todo}")
+    assert "and 1 more" in text
+    for todo in advice.values():  # every command that is named exists
+        if "bert run" in todo:
+            target = todo.rpartition("bert run ")[2]
+            assert graph.find(target)[1] is not None
+    # a task that is only a test set has its number in predicted_T
+    scores = {"summary": {"test": {"matthews": {"median": 0.25}}}}
+    put(world, "full", "predicted_ax", "predicted", {}, scores=scores)
+    cell = compare("tuned")["rows"][0]["cells"]["ax"]
+    assert cell["values"] == {"full": 0.25}
 
 
 def test_what_can_not_be_compared_says_why(world: World) -> None:

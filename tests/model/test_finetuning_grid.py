@@ -123,7 +123,11 @@ def test_where_every_run_diverges_the_job_fails_with_what_to_do(
     config = SHORT.model_copy(update={"learning_rate": 1e30, "batch_size": 8, "epochs": 2})
     with pytest.raises(TrainingError, match=r"pretrained-0-42: .*not finite.*so did the 1 others") as caught:
         train(run_folder(made, tmp_path, config), Stop())
-    assert caught.value.todo.startswith("Lower finetuning.learning_rate")
+    assert "Lower learning_rate, which is 1e+30: finetuning.learning_rate" in caught.value.todo
+    assert "finetuning.overrides.places" in caught.value.todo and "fp32" not in caught.value.todo
+    with pytest.raises(TrainingError, match="^pretrained-0-42: ") as told:  # by the stage, whose process it ended
+        run_stage(made, tmp_path, config)
+    assert told.value.todo.startswith(caught.value.todo) and "again" not in told.value.todo
 
 
 def test_what_learns_nothing_is_named_and_given_up_only_if_asked(

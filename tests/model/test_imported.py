@@ -235,6 +235,39 @@ def test_what_can_not_be_begun_from_is_refused(tmp_path: Path, change: Any, conf
     assert re.search(said, str(error.value), re.DOTALL), str(error.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "pytorch_model.bin", "config.json", "vocab.txt", "tokenizer.json"]
+)
+@pytest.mark.parametrize("damage", ["cut", "noise"])
+def test_a_damaged_file_from_outside_is_to_be_copied_again(tmp_path: Path, name: str, damage: str) -> None:
+    """`bert verify` looks at the store only, which has no copy of it."""
+    folder = tmp_path / "theirs"
+    theirs(folder)
+    if name == "vocab.txt":  # transformers writes tokenizer.json alone
+        (folder / name).write_text("".join(f"{token}\n" for token in VOCABULARY))
+        (folder / "tokenizer.json").unlink()
+    weights = checkpoint.load_tensors(folder / "model.safetensors")
+    if name == "pytorch_model.bin":
+        torch.save(weights, folder / name)
+        (folder / "model.safetensors").unlink()
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: len(data) // 2] if damage == "cut" and name != "vocab.txt" else b"\x93\xff" * 99)
+    with pytest.raises(DataError) as error:
+        imported(folder, tmp_path / "out", lowercase=True)
+    assert name in error.value.what
+    assert re.search("again|anew", error.value.todo) and "verify" not in error.value.todo
+
+
+def test_damaged_weights_of_a_checkpoint_of_ours_are_to_be_copied_again(tmp_path: Path) -> None:
+    folder = write_vocabulary(tmp_path / "ours")
+    described = {"architecture": SIZES.plain(), "vocabulary_size": len(VOCABULARY), "sentence_task": "nsp"}
+    (folder / "config.json").write_text(json.dumps(described))
+    (folder / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(DataError, match="model.safetensors can't be read as safetensors") as error:
+        imported(folder, tmp_path / "out")
+    assert "again" in error.value.todo and "verify" not in error.value.todo
+
+
 # ── what we save ourselves ───────────────────────────────────────────────────────────────────────────────────────────
 
 

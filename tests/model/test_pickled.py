@@ -106,7 +106,8 @@ def test_what_is_damaged_is_refused(tmp_path: Path, zipped: bool, change: Callab
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(DataError, match=said) as error:
         load_pickled(path)
-    assert str(path) in error.value.what and error.value.todo
+    assert str(path) in error.value.what
+    assert "again" in error.value.todo or "is compressed" in said
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,13 @@ def not_run(folder: Path, title: str = "CoLA") -> Path:
     return folder
 
 
+def failed(folder: Path, title: str, why: str) -> Path:
+    folder.mkdir(parents=True)
+    wanted = {"task": "x", "title": title, "why": why, "wants": [], "failed": True}
+    (folder / "not_run.json").write_text(json.dumps(wanted))
+    return folder
+
+
 def contamination(folder: Path, *tasks: str, words: str = "one two three") -> Path:
     folder.mkdir(parents=True)
     sample = [{"example_id": "test:7", "words": words, "doc_id": "enwiki:12"}]
@@ -365,6 +372,28 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
     assert widths and set(widths) <= {12, 11, 14, 4, 3}  # a title with | stays in its own cell
 
 
+def test_a_task_that_failed_is_named_with_its_reason(tmp_path: Path) -> None:
+    why = "tickets.csv has no column 'text'"
+    tasks = {
+        "tickets": failed(tmp_path / "a", "Tickets", why),
+        "rte": failed(tmp_path / "b", "RTE", why),
+        "cola": not_run(tmp_path / "c"),
+    }
+    out = make(tmp_path, tasks)
+    found = json.loads((out / "report.json").read_text())
+    assert [task["failed"] for task in found["tasks"]] == [True, True, False]
+    assert found["in_words"][-3:-1] == [f"Tickets failed: {why}.", f"RTE failed: {why}."]
+    assert found["in_words"][-1].startswith("1 task was not run")
+    assert found["leaderboards"]["glue"]["missing"]["RTE.tsv"] == f"failed: {why}"
+    assert found["leaderboards"]["glue"]["missing"]["CoLA.tsv"].startswith("not run: ")
+    text = (out / "report.md").read_text()
+    assert "| Tickets | failed |" in text and "| CoLA | not run |" in text and "## Not run, or failed\n" in text
+    assert "Not run, or failed" in read_page(out).text
+    statistics = json.loads((out.parent / "statistics.json").read_text())
+    assert (statistics["tasks_not_run"], statistics["tasks_failed"]) == (3, 2)
+    assert [row["score"] for row in statistics["table"]] == ["failed", "failed", "not run"]
+
+
 def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
     out = make(tmp_path, {}, nsp="none")
     text = (out / "report.md").read_text()
@@ -375,7 +404,7 @@ def test_without_sentence_pairs_and_without_tasks(tmp_path: Path) -> None:
 
 def test_statistics_for_the_ui(demo: Path) -> None:
     statistics = json.loads((demo.parent / "statistics.json").read_text())
-    assert statistics["tasks_not_run"] == 1
+    assert (statistics["tasks_not_run"], statistics["tasks_failed"]) == (1, 0)
     assert statistics["r8_accuracy"] == 94.0
     assert [row["score"] for row in statistics["table"]] == [94.0, 83.0, 78.0, "not run"]
     assert len({tuple(row) for row in statistics["table"]}) == 1  # every row has the columns of the first

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from scipy.stats import spearmanr
 
 from model.scoring import label_files
 from model.scoring.command import TASKS, score
@@ -90,7 +91,7 @@ def test_similarity(tmp_path: Path) -> None:
 
 
 def test_predictions_that_are_all_the_same_are_told(tmp_path: Path) -> None:
-    assert score("cola", *files(tmp_path, "cola", list("1010"), list("1111")))["notes"] == ["every prediction is '1'"]
+    assert score("cola", *files(tmp_path, "cola", list("1010"), list("1111")))["notes"][0] == "every prediction is '1'"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +135,41 @@ def test_gold_files_that_are_refused(tmp_path: Path, task: str, gold: str, said:
     assert refused.value.todo
 
 
-@pytest.mark.parametrize("number", ["nan", "inf", "high", ""])
+@pytest.mark.parametrize("number", ["nan", "inf", "high", "", "1_0", "\u0663", "0x1p2", "1e999", "1,5", "1.5.0"])
 def test_numbers_that_are_none(tmp_path: Path, number: str) -> None:
-    with pytest.raises(DataError, match=r"pred\.tsv, line 2: .* is no finite number"):
-        score("stsb", *files(tmp_path, "stsb", ["1", "2"], ["3", number]))
+    for gold, predicted, file in ((["1", "2"], ["3", number], "pred"), (["1", number], ["3", "2"], "gold")):
+        with pytest.raises(DataError, match=rf"{file}\.tsv, line [23]: .* is no decimal number"):
+            score("stsb", *files(tmp_path, "stsb", gold, predicted))
+
+
+@pytest.mark.parametrize("number", ["5", "0.0", " 4.25", "+1.", ".5", "1e-05"])
+def test_numbers_as_people_and_programs_write_them(tmp_path: Path, number: str) -> None:
+    found = score("stsb", *files(tmp_path, "stsb", ["1", "2", "3"], ["3", number, "2.5"]))
+    assert not any("outside" in note for note in found["notes"])
+
+
+def test_scores_outside_of_0_to_5(tmp_path: Path) -> None:
+    """The official script is a correlation, of any numbers (scipy.stats); people gave 0 to 5."""
+    found = score("stsb", *files(tmp_path, "stsb", ["1", "2", "3", "5"], ["0", "7.5", "2", "-0.1"]))
+    assert found["notes"][0] == "2 predictions outside of 0 to 5, the first on line 4: 7.5"
+    assert found["scores"][0]["points"] == pytest.approx(100 * spearmanr([1, 2, 3, 5], [0, 7.5, 2, -0.1]).statistic)
+    with pytest.raises(DataError, match=r"gold\.tsv, line 3: '7\.5' is no score from 0 to 5"):
+        score("stsb", *files(tmp_path, "stsb", ["1", "7.5"], ["3", "2"]))
+
+
+@pytest.mark.parametrize(("task", "other"), [("qnli", "rte"), ("rte", "qnli"), ("wnli", "sst2"), ("mrpc", "ax")])
+def test_another_task_s_gold_file_is_told_by_its_columns(tmp_path: Path, task: str, other: str) -> None:
+    labels = list(label_files.GLUE[other].labels[:2])
+    gold, predictions = files(tmp_path, other, labels, labels)
+    with pytest.raises(DataError, match=r"gold\.tsv, line 1: no column '.*'; it has"):
+        score(task, gold, predictions)
+
+
+def test_another_number_of_examples_than_the_official_ones_is_told(tmp_path: Path) -> None:
+    found = score("qnli", *files(tmp_path, "qnli", ["entailment"] * 277, ["entailment"] * 276 + ["not_entailment"]))
+    assert found["notes"] == ["no official part of QNLI has 277 examples: train 104,743, dev 5,463, test 5,463"]
+    found = score("rte", *files(tmp_path, "rte", ["entailment"] * 277, ["entailment"] * 276 + ["not_entailment"]))
+    assert found["notes"] == []
 
 
 def test_bytes_and_files_that_can_not_be_read(tmp_path: Path) -> None:
