@@ -131,7 +131,9 @@ def test_shards_of_finished_trainings_go_and_come_back_when_they_are_needed(made
 
     world.json("gc"), world.json("gc")
     world.edit("{sequence_length: 64, steps: 10}", "{sequence_length: 64, steps: 12}")
-    rows = {row["asset"]: row for row in world.json("status", "tiny")["assets"]}  # one decay over both phases: both train
+    rows = {
+        row["asset"]: row for row in world.json("status", "tiny")["assets"]
+    }  # one decay over both phases: both train
     assert rows[shards[0]]["state"] == "will run" and "pretrained_32 reads it" in rows[shards[0]]["why"]
     assert (rows[shards[1]]["state"], rows["pretrained_64"]["state"]) == ("cleared", "may run")
     assert "tiny is up to date" in world.bert("run", "tiny")
