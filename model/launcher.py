@@ -219,7 +219,7 @@ def _report(folder: Path, total: int | None, unit: str = "steps") -> None:
     }
     place = lines.newest(folder / "timing.jsonl", "where")
     total = _planned(folder) if total is None else total
-    progress.report(reached, total, unit, place["where"] if place else "", **measured)
+    progress.report_at(place["where"] if place else "", reached, total, unit, measured)
 
 
 def _planned(folder: Path) -> int | None:

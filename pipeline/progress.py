@@ -98,8 +98,13 @@ def listen(callback: Callable[[Progress], None], told: Callable[[str], None] = l
         _listener.reset(token)
 
 
-def report(done: float, total: float | None, unit: str, where: str = "", **measured: float) -> None:
-    """Say that `done` of `total` units are done, and `where` that is; `measured` are values to show beside it."""
+def report(done: float, total: float | None, unit: str, **measured: float) -> None:
+    """Say that `done` of `total` units are done; `measured` are values to show beside it."""
+    report_at("", done, total, unit, measured)
+
+
+def report_at(where: str, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
+    """`report`, and say in words where that is."""
     listener = _listener.get()
     if listener is not None:
         listener.hear(done, total, unit, measured, where)
