@@ -34,7 +34,7 @@ def plan(store: Store, nodes: Mapping[str, Node], forced: Sequence[str] = ()) ->
     for name, node in nodes.items():
         above = [] if node.gathers else [s.name for s in node.inputs.values() if planned[s.name].needs_step]
         if above:
-            planned[name] = Planned(node, MAY_RUN, f"after {', '.join(above)}")
+            planned[name] = Planned(node, MAY_RUN, f"after {few(above)}")
             continue
         try:
             need = needed(store, node, forced=name in forced, known=answers)
@@ -45,6 +45,11 @@ def plan(store: Store, nodes: Mapping[str, Node], forced: Sequence[str] = ()) ->
         if need.answer is not None and not planned[name].needs_step:
             answers[name] = need.answer
     return list(planned.values())
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names and how many more there are, which the lines of these say."""
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
 def _planned(store: Store, node: Node, need: Need) -> Planned:
