@@ -40,7 +40,7 @@ def plan(
     for name, node in nodes.items():
         above = [] if node.gathers else [s.name for s in node.inputs.values() if planned[s.name].needs_step]
         if above:
-            planned[name] = Planned(node, MAY_RUN, f"after {', '.join(above)}")
+            planned[name] = Planned(node, MAY_RUN, f"after {few(above)}")
             continue
         try:
             need = needed(store, node, forced=name in forced, known=answers)
@@ -59,6 +59,11 @@ def plan(
         if planned[name].state == WILL_RUN and not node.gathers:
             read_by |= {source.name: f"{name} reads it" for source in node.inputs.values()}
     return list(planned.values())
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names and how many more there are, which the lines of these say."""
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
 def _planned(store: Store, node: Node, need: Need) -> Planned:

@@ -99,7 +99,7 @@ def _first_followed(recipe: str, say: Say) -> Iterator[Say]:
             while found and not done.is_set():
                 page = opened.get_records_for_run(found[0].run_id, cursor)
                 cursor = page.cursor
-                lines = [line for record in page.records if (line := _line(record.event_log_entry))]
+                lines = [line for record in page.records if (line := _line(opened, record.event_log_entry))]
                 for line in lines if new else lines[-1:]:  # where it is now, not all that it said before
                     say(line)
                 new = new or not page.has_more
@@ -217,7 +217,7 @@ def _follow(
         page = opened.get_records_for_run(run_id, cursor)
         cursor = page.cursor
         for record in page.records:
-            event, line = record.event_log_entry.dagster_event, _line(record.event_log_entry)
+            event, line = record.event_log_entry.dagster_event, _line(opened, record.event_log_entry)
             if wanted and event is not None and event.is_step_up_for_retry:
                 continue  # it is not tried again: the run is being canceled
             if event is not None and event.is_step_success and _told_to_fail(_asset(event.step_key), said):
@@ -249,14 +249,14 @@ DAGSTERS_OWN = ("finished without success or failure event", "were not executed"
 """Words of messages about steps that follow from what was said already."""
 
 
-def _line(entry: dg.EventLogEntry) -> str | None:
+def _line(opened: dg.DagsterInstance, entry: dg.EventLogEntry) -> str | None:
     """What a person should see of one event; None: nothing."""
     event = entry.dagster_event
     if event is None:
         internal = any(words in entry.user_message for words in DAGSTERS_OWN)
         return entry.user_message if int(entry.level) >= logging.INFO and not internal else None
-    if event.is_engine_event and "blocked by limit for pool" in (event.message or ""):
-        return f"{_asset(event.step_key)} waits: {event.message}"
+    if event.is_engine_event and (waits := _waits(opened, event)):
+        return waits
     if event.is_step_start:
         return f"▸ {_asset(event.step_key)}"
     if event.is_step_up_for_retry:
@@ -272,6 +272,23 @@ def _line(entry: dg.EventLogEntry) -> str | None:
     if event.is_step_success:
         return f"✓ {_asset(event.step_key)}"
     return None
+
+
+def _waits(opened: dg.DagsterInstance, event: dg.DagsterEvent) -> str:
+    """That a step waits for a pool, and for whom; "" where the event says something else."""
+    pool = event.engine_event_data.metadata.get("pool")
+    if not isinstance(pool, dg.PoolMetadataValue) or not event.step_key:
+        return ""
+    held = opened.event_log_storage.get_concurrency_info(pool.value)
+    holders = []
+    for slot in held.claimed_slots:
+        run = opened.get_run_by_id(slot.run_id)
+        recipe = run.tags.get(RECIPE, "") if run is not None else ""
+        ours = not recipe or slot.step_key.partition("__")[0] == event.step_key.partition("__")[0]
+        holders.append(_asset(slot.step_key) if ours else f"{recipe}/{_asset(slot.step_key)}")
+    at_once = f"{held.limit} at a time" if held.limit else "one at a time"
+    whom = f": {', '.join(holders)} {'has' if len(holders) == 1 else 'have'} it" if holders else ""
+    return f"{_asset(event.step_key)} waits for its turn in the pool {pool.value}, {at_once}{whom}"
 
 
 def _told_to_fail(asset: str, said: set[str]) -> bool:

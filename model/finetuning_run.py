@@ -220,6 +220,7 @@ class Training:
         state.epochs.append({"epoch": epoch, "train_loss": mean, "dev": dev})
         state.epoch_steps, state.epoch_loss = 0, 0.0
         self._log({"epoch": epoch, "train_loss": mean, "dev": dev})
+        self._time(now=True)  # with the score
         ranking = self.setup.ranking
         before = state.epochs[state.best_epoch - 1]["dev"] if state.best_epoch else None
         if before is None or ranking.of(dev) > ranking.of(before):
@@ -347,13 +348,30 @@ class Training:
         run = {"network": self.run.network, "variant": self.run.number, "seed": self.run.seed}
         self.metrics.append({**place, **run, **row})
 
+    def _where(self) -> str:
+        """`seed 43, epoch 2 of 3, learning_rate 5e-05 (2 of 6), dev accuracy 0.912`: which run this is, and its last score."""
+        run, config = self.run, self.config
+        epochs = run.variant.epochs
+        told = [f"seed {run.seed}", f"epoch {min(len(self.state.epochs) + 1, epochs)} of {epochs}"]
+        if run.network != PRETRAINED:
+            told.insert(0, run.network)
+        if len(config.variants) > 1:
+            tried = [each.plain() for each in config.variants]
+            named = [f"{n} {v}" for n, v in tried[run.number].items() if any(each[n] != v for each in tried)]
+            told.append(f"{' '.join(named)} ({run.number + 1} of {len(tried)})")
+        if self.state.epochs:
+            metric = self.setup.ranking.metric
+            told.append(f"dev {metric} {self.state.epochs[-1]['dev'][metric]:.4g}")
+        return ", ".join(told)
+
     def _time(self, now: bool = False) -> None:
         """A row of timing.jsonl, when one is due."""
         clock = time.monotonic()
         passed = clock - self.measured
         if not now and passed < TIMING_SECONDS:
             return
-        row = {"step": self.run.first_step + self.state.step, "seconds": round(clock - self.started, 3)}
+        row: dict[str, Any] = {"step": self.run.first_step + self.state.step}
+        row |= {"seconds": round(clock - self.started, 3), "where": self._where()}
         if self.measured_tokens:
             row["tokens_per_second"] = round(self.measured_tokens / passed, 1)
             row["sequences_per_second"] = round(self.measured_examples / passed, 1)

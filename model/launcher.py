@@ -217,7 +217,9 @@ def _report(folder: Path, total: int | None, unit: str = "steps") -> None:
         for name in names
         if row and row.get(name) is not None
     }
-    progress.report(reached, _planned(folder) if total is None else total, unit, **measured)
+    place = lines.newest(folder / "timing.jsonl", "where")
+    total = _planned(folder) if total is None else total
+    progress.report_at(place["where"] if place else "", reached, total, unit, measured)
 
 
 def _planned(folder: Path) -> int | None:

@@ -30,6 +30,8 @@ class Progress:
     before: float = 0.0
     """what was done when the first report came: a resumed stage starts there"""
     measured: dict[str, float] = field(default_factory=dict)
+    where: str = ""
+    """in words, where a long stage is"""
 
     @property
     def rate(self) -> float:
@@ -50,7 +52,8 @@ class Progress:
         values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
         eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds else ""
         rate = f" · {self.rate:,.1f}/s" if self.rate else ""
-        return f"{self.done:,.{digits}f}{of} {self.unit}{rate}{eta}{values}"
+        where = f" · {self.where}" if self.where else ""
+        return f"{self.done:,.{digits}f}{of} {self.unit}{rate}{eta}{where}{values}"
 
 
 def _duration(seconds: float) -> str:
@@ -67,7 +70,7 @@ class _Listener:
         self.done: dict[str, float] = {}
         self.finished: set[str] = set()
 
-    def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
+    def hear(self, done: float, total: float | None, unit: str, measured: dict[str, float], where: str) -> None:
         now = time.monotonic()
         if done < self.done.get(unit, done):  # the next file, or pass: its rate is its own
             self.started.pop(unit)
@@ -79,7 +82,7 @@ class _Listener:
         if now - self.last.get(unit, started) >= INTERVAL or finished:
             self.last[unit] = now
             (self.finished.add if finished else self.finished.discard)(unit)
-            self.callback(Progress(done, total, unit, now - started, before, measured))
+            self.callback(Progress(done, total, unit, now - started, before, measured, where))
 
 
 _listener: ContextVar[_Listener | None] = ContextVar("progress_listener", default=None)
@@ -97,9 +100,14 @@ def listen(callback: Callable[[Progress], None], told: Callable[[str], None] = l
 
 def report(done: float, total: float | None, unit: str, **measured: float) -> None:
     """Say that `done` of `total` units are done; `measured` are values to show beside it."""
+    report_at("", done, total, unit, measured)
+
+
+def report_at(where: str, done: float, total: float | None, unit: str, measured: dict[str, float]) -> None:
+    """`report`, and say in words where that is."""
     listener = _listener.get()
     if listener is not None:
-        listener.hear(done, total, unit, measured)
+        listener.hear(done, total, unit, measured, where)
 
 
 def tell(line: str) -> None:

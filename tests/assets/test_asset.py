@@ -1,5 +1,6 @@
 """The pieces between Dagster and the store that need no run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -51,6 +52,14 @@ def test_published_content_whose_changed_suite_fails_is_no_success(
     assert planned["count"].state == ERROR
     assert "fails long_enough" in planned["count"].why
     assert "bert run toy/count --accept long_enough" in planned["count"].todo
+
+
+def test_a_long_list_of_what_comes_first_is_cut(store: Store) -> None:
+    tops = {name: replace(chain()["words"], name=name) for name in ("a", "b", "c", "d")}
+    for count, said in ((1, "after a"), (3, "after a, b, c"), (4, "after a, b and 2 more")):
+        inputs = dict(list(tops.items())[:count])
+        below = replace(chain()["count"], inputs=inputs)
+        assert plan(store, {**inputs, "count": below})[-1].why == said
 
 
 def test_status_tells_what_failed_and_how_to_accept_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from model import checkpoint
+from model import checkpoint, lines
 from model.child import Stop
 from model.finetuning_job import PRETRAINED, Ranking, Run, runs_of
 from model.finetuning_loop import train
+from pipeline import progress
 from pipeline.config import FinetuneConfig, Grid, Variant
 from pipeline.errors import TrainingError
 from tests.model.test_finetuning import CONFIG, made  # noqa: F401
@@ -99,6 +100,32 @@ def test_a_grid_that_was_stopped_goes_on_and_keeps_few_weights(
     _, out = run_stage(made, tmp_path, config)
     assert content(out) == content(whole)
     assert not (run / "weights").exists()
+
+
+def test_progress_says_which_run_it_is_and_its_last_score(
+    made: dict[str, Path],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    heard: list[progress.Progress] = []
+    config = tried(SHORT, learning_rate=(1e-3, 1e-2)).model_copy(update={"epochs": 2, "baselines": ("untrained",)})
+    with progress.listen(heard.append):
+        _, out = run_stage(made, tmp_path, config)
+    told = [row["where"] for row in lines.read(tmp_path / "run" / "timing.jsonl") if "where" in row]
+    assert told[0] == "seed 42, epoch 1 of 2, learning_rate 0.001 (1 of 2)"
+    scores = scores_of(out)["variants"][1]["seeds"][1]["epochs"]
+    for number, epoch in enumerate(scores, 1):
+        said = f"seed 43, epoch {min(number + 1, 2)} of 2, learning_rate 0.01 (2 of 2), dev accuracy"
+        assert f"{said} {epoch['dev']['accuracy']:.4g}" in told
+    assert told[-1].startswith("untrained, seed 43, epoch 2 of 2, learning_rate 0.01 (2 of 2), dev accuracy ")
+    assert heard[-1].where == told[-1] and told[-1] in str(heard[-1])
+
+
+def test_without_a_grid_no_combination_is_named(made: dict[str, Path], tmp_path: Path) -> None:  # noqa: F811
+    run_stage(made, tmp_path, SHORT.model_copy(update={"seeds": 1, "baselines": ()}))
+    told = [row["where"] for row in lines.read(tmp_path / "run" / "timing.jsonl") if "where" in row]
+    assert told[0] == f"seed 42, epoch 1 of {SHORT.epochs}"
 
 
 def test_a_run_that_diverges_is_named_and_the_others_are_published(

@@ -11,6 +11,8 @@ def test_a_line_tells_rate_and_time_left() -> None:
         str(Progress(300, 1200, "steps", 60, measured={"loss": 1.8312}))
         == "300/1,200 steps · 5.0/s · 3m00s left · loss 1.831"
     )
+    told = Progress(300, 1200, "steps", 60, measured={"loss": 1.8}, where="seed 42, epoch 1 of 3")
+    assert str(told) == "300/1,200 steps · 5.0/s · 3m00s left · seed 42, epoch 1 of 3 · loss 1.8"
     assert str(Progress(5, None, "pages", 0)) == "5 pages"
     assert str(Progress(7300, 7300, "steps", 7300)) == "7,300/7,300 steps · 1.0/s"
 
