@@ -60,7 +60,7 @@ class World:
         return {**clean, "BERT_SETTINGS": str(self.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "assets.cli", *arguments]
+        command = [sys.executable, "-m", "assets.command", *arguments]
         return subprocess.Popen(
             command,
             env=self.environment,
@@ -80,7 +80,7 @@ class World:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Run a command with --json; its standard output as a value."""
-        command = [sys.executable, "-m", "assets.cli", *arguments, "--json"]
+        command = [sys.executable, "-m", "assets.command", *arguments, "--json"]
         done = subprocess.run(command, env=self.environment, cwd=ROOT, text=True, capture_output=True, timeout=900)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)

@@ -1,0 +1,39 @@
+"""Ctrl-C while `bert` still begins: quiet, exit code 130."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.assets.bertcli import World
+from tests.conftest import ROOT
+
+LOADED = ("pydantic_core", "pyarrow")
+"""extensions that importing the command loads, early and late"""
+
+
+@pytest.mark.parametrize("loaded", LOADED)
+def test_an_interrupt_while_it_is_imported_ends_it_quietly(tmp_path: Path, loaded: str) -> None:
+    world = World.make(tmp_path / "world")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assets.command", "status", "tiny"],
+        cwd=ROOT,
+        env=world.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while loaded not in Path(f"/proc/{process.pid}/maps").read_text():
+        assert time.monotonic() < deadline and process.poll() is None, "it was never seen to import"
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 130
+
+
+def test_the_command_that_is_installed_is_this_one() -> None:
+    assert 'bert = "assets.command:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
