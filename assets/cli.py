@@ -77,6 +77,12 @@ def _has_error(found: reading.Plain) -> bool:
     return any(row["state"] == ERROR for row in found["assets"])
 
 
+def _report_of(recipe: str, found: reading.Plain) -> str:
+    """The command that shows a recipe's report, where there is one: it names what failed."""
+    made = any(row["asset"] == "benchmark_report" and row["version"] for row in found["assets"])
+    return f" · bert report {recipe}" if made else ""
+
+
 def _told_broken(target: str) -> bool:
     """Whether `comparisons`, all of them, leaves out files that can't be used; each is told on stderr."""
     if target.rstrip("/") != RESERVED:
@@ -165,7 +171,7 @@ def run(
         left = [f"{row['asset']} (failed)" if row["failure"] else row["asset"] for row in rows]
         print(
             f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
-            f"Next: bert status {target} · bert run {target}",
+            f"Next: bert status {target} · bert run {target}{_report_of(recipe, state)}",
             file=sys.stderr,
         )
     if broken or not succeeded:

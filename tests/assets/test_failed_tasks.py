@@ -49,6 +49,8 @@ def test_the_report_is_made_without_what_failed_and_names_it(world: World, tmp_p
     assert str(world.folder / "text" / "broken.csv") in output, "a person gets the whole path"
     assert "Lower learning_rate, which is 1e+30" in output
     assert "✓ benchmark_report" in output and "✓ finetuned_broken" in output
+    assert "bert report tiny" in output
+    assert "blocked by limit" not in output, "who waits for the accelerator is told in our words"
     assert "Left: " in output and "task_data_broken (failed)" in output and "benchmark_report (failed)" not in output
 
     report = world.json("report", "tiny")
