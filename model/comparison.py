@@ -21,7 +21,7 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="comparison",
     function="model.comparison:make_comparison",
-    version="4",  # 4: negative spreads, isolated texts, cells that say why they are empty
+    version="5",  # 4: negative spreads, isolated texts, cells that say why they are empty; 5: columns of other recipes
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",
@@ -76,6 +76,7 @@ def table(inputs: Mapping[str, Path], config: ComparisonConfig) -> dict[str, Any
         {
             "label": row.label,
             "recipes": list(row.recipes),
+            "everyone": list(row.everyone()),
             "cells": {column.name: _cell(inputs, row, column, config.only_fine_tune) for column in config.columns},
         }
         for row in config.rows
@@ -96,11 +97,11 @@ class _Missing:
 def _cell(
     inputs: Mapping[str, Path], row: ComparisonRow, column: ComparisonColumn, only_fine_tune: Sequence[str]
 ) -> dict[str, Any]:
-    asked = {recipe: _value(inputs, recipe, row, column, recipe in only_fine_tune) for recipe in row.recipes}
+    asked = {recipe: _value(inputs, recipe, row, column, recipe in only_fine_tune) for recipe in row.of(column.name)}
     missing = {recipe: value for recipe, value in asked.items() if isinstance(value, _Missing)}
     not_run = [recipe for recipe, each in missing.items() if each.why == NOT_MADE]
     values = {recipe: value for recipe, value in asked.items() if not isinstance(value, _Missing)}
-    if not row.recipes:
+    if not asked:
         state = PUBLISHED_ONLY
     elif values:
         state = IN_PART if not_run else RUN
@@ -192,8 +193,8 @@ def shown(cell: Mapping[str, Any], column: Mapping[str, Any]) -> str:
     return text
 
 
-def _dashed(why: str) -> str:
-    return "–" if why == NO_SUCH else why
+def _dashed(why: str | None) -> str:
+    return "–" if why in (None, NO_SUCH) else str(why)
 
 
 def _lines(found: Mapping[str, Any], apart: Callable[[str], str] = str) -> dict[str, list[list[str]]]:

@@ -73,24 +73,30 @@ def _contradictions(comparison: Comparison, name: str, recipes: Loaded) -> Itera
     members: dict[str, Recipe] = {}
     for index, row in enumerate(comparison.rows):
         at: KeyPath = ("rows", index)
-        if not row.recipes and not row.published:
+        if not row.everyone() and not row.published:
             yield at, "has neither recipes nor published numbers", None, "Name one, or remove the row."
-        for place, recipe in enumerate(row.recipes):
-            where: KeyPath = (*at, "recipes", place)
-            if recipe in row.recipes[:place]:
-                yield where, "stands twice in this row", recipe, "Remove it."
-            elif recipe in recipes.errors:
-                rule = f"is a recipe that can't be used: {recipes.errors[recipe].what}"
-                yield where, rule, recipe, f"Mend {recipe} first."
-            elif recipe not in recipes.recipes:
-                yield where, "is no recipe", recipe, _hint(recipe, recipes.recipes)
-            else:
-                members[recipe] = recipes.recipes[recipe]
-        for column in row.published:
-            if column not in columns:
-                yield (*at, "published", column), "is no column", None, _hint(column, columns)
+        yield from _no_recipes((*at, "recipes"), row.recipes, recipes)
+        for column, some in row.instead.items():
+            yield from _no_recipes((*at, "instead", column), some, recipes)
+        members |= {name: recipes.recipes[name] for name in row.everyone() if name in recipes.recipes}
+        for key, named in (("published", row.published), ("instead", row.instead)):
+            for column in named:
+                if column not in columns:
+                    yield (*at, key, column), "is no column", None, _hint(column, columns)
         yield from _no_combination(comparison, index, recipes.recipes)
     yield from _no_task(comparison, members)
+
+
+def _no_recipes(at: KeyPath, named: tuple[str, ...], recipes: Loaded) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    """Names that stand twice, or are none of a recipe that can be used."""
+    for place, recipe in enumerate(named):
+        if recipe in named[:place]:
+            yield (*at, place), "stands twice in this row", recipe, "Remove it."
+        elif recipe in recipes.errors:
+            rule = f"is a recipe that can't be used: {recipes.errors[recipe].what}"
+            yield (*at, place), rule, recipe, f"Mend {recipe} first."
+        elif recipe not in recipes.recipes:
+            yield (*at, place), "is no recipe", recipe, _hint(recipe, recipes.recipes)
 
 
 def _no_combination(
@@ -98,17 +104,19 @@ def _no_combination(
 ) -> Iterator[tuple[KeyPath, str, Any, str]]:
     """Settings of a row that are not those of one combination in the grid of a task that a column asks for."""
     row = comparison.rows[index]
-    asked = {column.task: column.name for column in reversed(comparison.columns) if column.task is not None}
-    for recipe in (recipes[name] for name in row.recipes if name in recipes) if row.settings else ():
+    for recipe in (recipes[name] for name in row.everyone() if name in recipes) if row.settings else ():
+        named = {
+            c.task: c.name for c in reversed(comparison.columns) if c.task is not None and recipe.name in row.of(c.name)
+        }
         for task in recipe.finetuning.tasks:
-            if task not in asked or task in ANSWERED_BY:
+            if task not in named or task in ANSWERED_BY:
                 continue
             config = recipe.config_for(f"finetuned_{task}")
             assert isinstance(config, FinetuneConfig)
             _, wrong = row.fitting([variant.plain() for variant in config.variants])
             if wrong:
                 rule = (
-                    f"do not fit the grid of {recipe.name}'s task {task}, which column {asked[task]} asks for: {wrong}"
+                    f"do not fit the grid of {recipe.name}'s task {task}, which column {named[task]} asks for: {wrong}"
                 )
                 todo = "Name one combination, or put this row into a comparison without that column."
                 yield ("rows", index, "settings"), rule, None, todo

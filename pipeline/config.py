@@ -1018,10 +1018,20 @@ class ComparisonRow(Frozen):
     label: Annotated[str, Field(min_length=1)]
     recipes: tuple[Name, ...] = ()
     """none: a row that was only published"""
+    instead: dict[Name, tuple[Name, ...]] = {}
+    """column → the recipes that have it, in the place of `recipes`: those that train the same task in another way"""
     settings: dict[str, float | str] = {}
     """of the recipes' grids, the combination that has these; none: the one that is best on dev"""
     published: dict[Name, float] = {}
     """column → number as the column shows it, so in points where it does"""
+
+    def of(self, column: str) -> tuple[Name, ...]:
+        """The recipes whose numbers stand in a column."""
+        return self.instead.get(column, self.recipes)
+
+    def everyone(self) -> tuple[Name, ...]:
+        """Every recipe of the row, each once."""
+        return tuple(dict.fromkeys([*self.recipes, *(recipe for some in self.instead.values() for recipe in some)]))
 
     def fitting(self, tried: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
         """Which combination of a grid has the row's settings, and what is wrong where not just one does.
@@ -1057,7 +1067,7 @@ class Comparison(Frozen):
 
     def recipes(self) -> tuple[str, ...]:
         """Every recipe of every row, each once."""
-        return tuple(dict.fromkeys(recipe for row in self.rows for recipe in row.recipes))
+        return tuple(dict.fromkeys(recipe for row in self.rows for recipe in row.everyone()))
 
 
 class ComparisonConfig(Comparison):

@@ -77,6 +77,20 @@ def test_median_and_extremes_by_hand(inputs: dict[str, Path]) -> None:
     assert (first["mnli"]["median"], first["mnli"]["published"]) == (81.25, 84.4)
 
 
+def test_a_column_of_other_recipes(inputs: dict[str, Path], tmp_path: Path) -> None:
+    row = {"label": "three", "recipes": ("a1", "a2", "a3"), "instead": {"mnli": ("b1", "a2"), "loss": ()}}
+    config = config_of(rows=(row,))
+    assert config.recipes() == ("a1", "a2", "a3", "b1")
+    (found,) = comparison.table(inputs, config)["rows"]
+    assert found["cells"]["mnli"]["values"] == {"a2": 83.75} and found["cells"]["mnli"]["not_run"] == ["b1"]
+    assert found["cells"]["loss"]["state"] == "published only", "none is named"
+    assert found["cells"]["ppl"]["values"].keys() == {"a1", "a2", "a3"} and found["recipes"] == ["a1", "a2", "a3"]
+    comparison.make_comparison(inputs, config, tmp_path)
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    every = page.partition("<h2>Every run</h2>")[2]
+    assert [name for name in ("a1", "a2", "a3", "b1") if f">{name}<" in every] == ["a1", "a2", "a3", "b1"]
+
+
 @pytest.mark.parametrize(
     ("number", "told"), [(1234567.5, "1234567.5"), (0.12345678, "0.12345678"), (84.0, "84"), (3.99, "3.99")]
 )

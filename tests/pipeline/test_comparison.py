@@ -56,6 +56,8 @@ def test_a_comparison_as_it_is_written(tmp_path: Path, recipes: Loaded) -> None:
         ("[small, smaller]", "[small, smalller]", 7, "rows.0.recipes.1: is no recipe (it is smalller)", "smaller?"),
         ("[small, smaller]", "[small, broken]", 7, "can't be used: ", "Mend broken first"),
         ("[small, smaller]", "[small, small]", 7, "stands twice in this row", "Remove it"),
+        ("published: {mnli", "instead: {mnly: [small]}, published: {mnli", 7, "instead.mnly: is no column", "mnli?"),
+        ("published: {mnli", "instead: {mnli: [smal]}, published: {mnli", 7, "instead.mnli.0: is no recipe", "small?"),
         ("published: {mnli: 77.9}", "published: {mnly: 77.9}", 7, "published.mnly: is no column", "Did you mean mnli?"),
         ("published: {mnli: 77.9}", "published: {mnli: high}", 7, "must be a number (it is high)", "Correct"),
         (
@@ -184,7 +186,10 @@ def test_the_shipped_comparisons_hold_the_papers_numbers() -> None:
             *((95.7, 92.2), (92.6,), (93.1,), (96.6, 92.8), (96.4, 92.4)),
             *((91.0,), (95.6,), (94.9,), (95.9,), (96.1,), (95.5,)),
         ],
-        "paper_table_8": [(84.2, 95.4), (84.3, 94.9), (84.1, 95.2), (84.4, 95.2), (83.7, 94.8), (83.6, 94.9)],
+        "paper_table_8": [
+            *((84.2, 95.4, 94.9), (84.3, 94.9, 94.0), (84.1, 95.2, 94.6)),
+            *((84.4, 95.2, 94.7), (83.7, 94.8, 94.6), (83.6, 94.9, 94.6)),
+        ],
     }
 
 
@@ -207,6 +212,15 @@ def test_the_rows_of_tables_6_and_8_are_what_their_labels_say(row: int) -> None:
     mix = compared["paper_table_8"].rows[row]
     masked, random, same = recipes.get(mix.recipes[0]).shards.mask_random_keep
     assert mix.label == "/".join(f"{100 * share:.0f}" for share in (masked, same, random))
+    (frozen,) = mix.instead["features"]
+    above = recipes.get(frozen)
+    phases = ("pretrained_128", "pretrained_512")
+    assert [above.digest_for(name) for name in phases] == [
+        recipes.get(mix.recipes[0]).digest_for(name) for name in phases
+    ]
+    config, base = (recipes.get(name).config_for("finetuned_conll2003").plain() for name in (frozen, "base_features"))
+    assert config.pop("layers") == ["concat_last_four"] and len(base.pop("layers")) == 6
+    assert config == base, "trained as table 7's"
 
 
 def test_the_other_papers_recipes_are_what_their_papers_say() -> None:
