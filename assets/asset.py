@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pipeline.store import Record, Store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
 FORCE, RECIPE, PROCESS, DUMP = "bert/force", "bert/recipe", "bert/process", "dump"  # run tags
+NO_MORE_TRIES = {"dagster/max_retries": "0"}
 WANTED = "bert/content"  # run tag: assets whose content `bert gc` removed and that are made again all the same
 
 Metadata = dict[str, Any]
@@ -99,8 +101,12 @@ def _materialize(
                 yield from _not_needed(node)
                 return
             node = found
-        with _ends_with_run(_run_process(context, run)), _told_to(context, node):
+        ended = partial(_no_more_tries, context.instance, context.run_id)
+        with _ends_with_run(_run_process(context, run), ended), _told_to(context, node):
             outcome = build(store, node, forced, again=context.retry_number > 0, wanted=wanted)
+    except dg.DagsterExecutionInterruptedError:
+        _no_more_tries(context.instance, context.run_id)
+        raise
     except ValidationFailed as failed:
         yield from check_results(node, failed.results, [])
         raise dg.Failure(str(failed), metadata={"checks": results_table(failed.results)}, allow_retries=False) from None
@@ -111,6 +117,13 @@ def _materialize(
     else:
         context.log.info(says(outcome))
     yield from results_of(store, node, wiring, outcome.record)
+
+
+def _no_more_tries(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Keep Dagster from starting a run again that a person ended: one that is ended by force may come out as failed."""
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED):
+        instance.add_run_tags(run_id, NO_MORE_TRIES)
 
 
 def _tags(context: dg.AssetExecutionContext) -> Mapping[str, str]:
@@ -276,13 +289,16 @@ class _Reporter:
 
 
 @contextmanager
-def _ends_with_run(run: Owner, poll_seconds: float = 1.0) -> Iterator[None]:
-    """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good."""
+def _ends_with_run(run: Owner, ended: Callable[[], None], poll_seconds: float = 1.0) -> Iterator[None]:
+    """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good. `ended` is called
+    first."""
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(poll_seconds):
             if run.surely_dead():
+                with suppress(Exception):  # whatever Dagster's database says: this process has to end
+                    ended()
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(settings().training.stop_seconds + 10)  # what training needs to save
                 if not done.is_set():

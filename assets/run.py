@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import dagster as dg
 
-from assets.asset import DUMP, FORCE, RECIPE, WANTED, check_results, failure_of, metadata_of, process_tag
+from assets.asset import DUMP, FORCE, NO_MORE_TRIES, RECIPE, WANTED, check_results, failure_of, metadata_of, process_tag
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
@@ -193,6 +193,7 @@ def _cancels(opened: dg.DagsterInstance, run_id: str) -> Iterator[None]:
         run = opened.get_run_by_id(run_id)
         if run is not None and not run.is_finished and run.status != dg.DagsterRunStatus.CANCELING:
             opened.report_run_canceling(run)
+            opened.add_run_tags(run_id, NO_MORE_TRIES)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

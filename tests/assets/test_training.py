@@ -95,6 +95,8 @@ def test_an_asset_shows_live_points_and_a_cancel_saves(world: World) -> None:
     assert "tried again" not in output and "Interrupted" not in output
     assert points and {"step", "loss", "learning_rate"} <= set(points[0]) and points[0]["step"] > 0
     assert sorted(runs(world).values()) == ["CANCELED", "SUCCESS"]
+    tries = "[r.tags.get('dagster/max_retries') for r in i.get_runs()]"
+    assert instance(world, tries) == ["0", None], "what a person ended is not started again"
     assert not [each for each in family if words(each)]
     folder = attempt(world)
     assert saved_at(folder) >= points[0]["step"]
