@@ -218,9 +218,20 @@ def status(
 @app.command()
 def audit(
     target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")],
+    document: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="is this document in it, in which shards, seen at which steps, what depends on it"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The exact chain behind an artifact, down to the bytes of the dump, from the store's records alone."""
+    if document:
+        from assets.traced import traced_text
+
+        show(reading.trace(target, document), as_json, traced_text)
+        return
     show(reading.audit(target), as_json, reading.audit_text)
 
 

@@ -163,12 +163,25 @@ def audit(target: str) -> Plain:
     """The chain behind `RECIPE/ASSET` (its current record) or the digest of a record. Raises StoreError if it can't be
     proven, RecipeError if the asset was never made."""
     store = open_store()
-    record = store.record(target) if _is_digest(target) else _record(store, target)
+    record = _audited(store, target)
     return {
         "asset": f"{record.recipe}/{record.asset}",
         "version": record.version,
         "chain": [s.plain() for s in lineage.audit(store, record)],
     }
+
+
+def trace(target: str, documents: Sequence[str]) -> Plain:
+    """What is known of documents behind an artifact (assets/traced.py). Raises as `audit` does, and DataError where it was not
+    made from documents."""
+    from assets.traced import traced
+
+    store = open_store()
+    return traced(store, _audited(store, target), documents)
+
+
+def _audited(store: Store, target: str) -> Record:
+    return store.record(target) if _is_digest(target) else _record(store, target)
 
 
 def _is_digest(target: str) -> bool:

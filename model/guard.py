@@ -37,6 +37,13 @@ def batch_number(step: int, passed_over: Sequence[Batches]) -> int:
     return number
 
 
+def step_of(batch: int, passed_over: Sequence[Batches]) -> int | None:
+    """The step that takes a batch: what `batch_number` undoes; None of one that is passed over."""
+    if any(first <= batch < end for first, end in passed_over):
+        return None
+    return batch - sum(end - first for first, end in passed_over if end <= batch)
+
+
 def pass_over(first_bad: int, last_bad: int, passed_over: Sequence[Batches]) -> tuple[Batches, ...]:
     """The ranges with the batches of steps `first_bad` … `last_bad` added (step numbers under the ranges so far)."""
     first, end = batch_number(first_bad, passed_over), batch_number(last_bad, passed_over) + 1

@@ -76,6 +76,20 @@ def rows_of(samples: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], seed:
     return found
 
 
+def samples_of(
+    rows: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], seed: int, epoch: int
+) -> npt.NDArray[np.int64]:
+    """In which sample of an epoch each of these rows comes: what `rows_of` undoes."""
+    order, starts, ends = _groups_in_order(groups.astype(np.int64).tobytes(), seed, epoch)
+    key, places = mix(seed, epoch), np.argsort(order)
+    found = np.empty(len(rows), np.int64)
+    for group, here in _split(np.searchsorted(starts, rows, side="right") - 1):
+        size, place = int(groups[group]), int(places[group])
+        within = placed(rows[here] - starts[group], size, mix(key, group) if group else key)
+        found[here] = ends[place] - size + within
+    return epoch * int(groups.sum()) + found
+
+
 def _split(numbers: npt.NDArray[np.int64]) -> list[tuple[int, Any]]:
     """Each number that occurs, and an index of where."""
     if len(numbers) and numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
@@ -114,11 +128,30 @@ def permuted(positions: npt.NDArray[Any], rows: int, key: int) -> npt.NDArray[np
     return values.astype(np.int64)
 
 
+def placed(images: npt.NDArray[Any], rows: int, key: int) -> npt.NDArray[np.int64]:
+    """The positions that `permuted` gives these images."""
+    half = (max(rows - 1, 1).bit_length() + 1) // 2
+    keys = [mix(key, number) for number in range(ROUNDS)]
+    values = _undone(images.astype(np.uint64), half, keys)
+    while (outside := values >= rows).any():
+        values[outside] = _undone(values[outside], half, keys)
+    return values.astype(np.int64)
+
+
 def _feistel(values: npt.NDArray[np.uint64], half: int, keys: list[int]) -> npt.NDArray[np.uint64]:
     bits, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> bits, values & mask
     for key in keys:
         left, right = right, left ^ (_scrambled(right ^ np.uint64(key)) & mask)
+    return left << bits | right
+
+
+def _undone(values: npt.NDArray[np.uint64], half: int, keys: list[int]) -> npt.NDArray[np.uint64]:
+    """What `_feistel` made these values of."""
+    bits, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = values >> bits, values & mask
+    for key in reversed(keys):
+        left, right = right ^ (_scrambled(left ^ np.uint64(key)) & mask), left
     return left << bits | right
 
 

@@ -13,10 +13,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from model.order import mix, rows_of
+from pipeline.shard_reader import ShardReader
+from pipeline.shard_schema import shard_files
 from tests.assets.bertcli import ASSETS, World, kill_tree, tree, when
 from tests.conftest import ROOT
 
@@ -68,6 +73,34 @@ def test_the_audit_needs_no_dagster_database(copy: World) -> None:
     before = copy.json("audit", "tiny/benchmark_report")
     shutil.rmtree(copy.home / "dagster")
     assert copy.json("audit", "tiny/benchmark_report") == before
+
+
+def test_an_audit_says_where_a_document_is_and_when_it_was_seen(made: World) -> None:
+    store = made.store
+    records = {name: store.pointer("tiny", name) for name in ("documents", "pretraining_shards_32", "pretrained_32")}
+    folders = {name: store.folder(record.stage, record.version) for name, record in records.items() if record}
+    rows = pl.read_parquet(folders["documents"] / "part-*.parquet")
+    trained, held = (rows.filter(pl.col("split") == split)["doc_id"][0] for split in ("train", "held_out"))
+    found = made.json("audit", "tiny/release", "--document", trained, "--document", held, "--document", "tinywiki:999")
+    first, second, third = found["documents"]
+    assert [each["is"] for each in found["documents"]] == ["train", "held_out", "absent"]
+    assert first["title"] == rows.filter(pl.col("doc_id") == trained)["title"][0]
+    assert [each["asset"] for each in first["trainings"]] == ["pretrained_64", "pretrained_32"]
+    assert all(each["rows"] == [] for each in [*second["trainings"], *third["trainings"]])
+    assert {"tiny/release", "tiny/documents", "tiny/finetuned_places"} <= set(first["affected"])
+    assert "tiny/wikipedia_text" not in first["affected"] and "affected" not in third
+    # forwards: what each step of the phase took (30 steps of 8 rows)
+    reader = ShardReader(folders["pretraining_shards_32"] / "train")
+    taken = rows_of(np.arange(30 * 8), reader.sizes, mix(12345, 0)) if len(reader) else np.empty(0)
+    files = shard_files(folders["pretraining_shards_32"] / "train")
+    documents = [each for path in files for each in pq.read_table(path)["documents"].to_pylist()]
+    steps = sorted({place // 8 for place, row in enumerate(taken.tolist()) if trained in documents[row]})
+    (phase,) = (each for each in first["trainings"] if each["asset"] == "pretrained_32")
+    assert sorted({step for row in phase["rows"] for step in row["steps"]}) == steps
+    assert len(phase["rows"]) == sum(trained in of_row for of_row in documents) > 0
+    text = made.bert("audit", "tiny/release", "--document", trained)
+    assert f"■ {trained}: in the training text" in text and f"{trained},WHY IT IS WITHDRAWN" in text
+    assert "was not made from documents" in made.bert("audit", "tiny/wikipedia_dump", "--document", trained, code=1)
 
 
 def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
