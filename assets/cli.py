@@ -236,6 +236,23 @@ def audit(
 
 
 @app.command()
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="RECIPE/ASSET, RECIPE/ASSET~1 (what it was before), or the digest of a record"
+        ),
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="likewise")],
+    as_json: Json = False,
+) -> None:
+    """What differs between two artifacts and all that they were made of: sources, counts, code, configuration, scores."""
+    from assets import differing
+
+    show(differing.diff(first, second), as_json, differing.diff_text)
+
+
+@app.command()
 def verify(
     target: Annotated[str, typer.Argument(metavar="[RECIPE/ASSET | FOLDER]", help="everything if left out")] = "",
     as_json: Json = False,

@@ -163,7 +163,7 @@ def audit(target: str) -> Plain:
     """The chain behind `RECIPE/ASSET` (its current record) or the digest of a record. Raises StoreError if it can't be
     proven, RecipeError if the asset was never made."""
     store = open_store()
-    record = _audited(store, target)
+    record = audited(store, target)
     return {
         "asset": f"{record.recipe}/{record.asset}",
         "version": record.version,
@@ -177,10 +177,11 @@ def trace(target: str, documents: Sequence[str]) -> Plain:
     from assets.traced import traced
 
     store = open_store()
-    return traced(store, _audited(store, target), documents)
+    return traced(store, audited(store, target), documents)
 
 
-def _audited(store: Store, target: str) -> Record:
+def audited(store: Store, target: str) -> Record:
+    """The record that a person names: `RECIPE/ASSET`, `RECIPE/ASSET~1`, or a digest."""
     return store.record(target) if _is_digest(target) else _record(store, target)
 
 
@@ -189,8 +190,12 @@ def _is_digest(target: str) -> bool:
 
 
 def _record(store: Store, target: str) -> Record:
-    """The current record of `RECIPE/ASSET`; the recipe's YAML need not exist any more."""
+    """The current record of `RECIPE/ASSET`, or of `RECIPE/ASSET~2` the one that it had two before; the recipe's YAML need not
+    exist any more."""
     recipe, _, asset = target.partition("/")
+    asset, before, count = asset.partition("~")
+    if before:
+        return _earlier(store, recipe, asset, count)
     record = store.pointer(recipe, asset) if asset else None
     if record is None:
         declared = graph.load().recipes.get(recipe)
@@ -204,6 +209,16 @@ def _record(store: Store, target: str) -> Record:
             else f"Name an asset, for example: bert audit {recipe}/{_example(made)}",
         )
     return record
+
+
+def _earlier(store: Store, recipe: str, asset: str, count: str) -> Record:
+    had = store.history(recipe, asset)
+    if not count.isdecimal() or int(count) >= len(had):
+        raise RecipeError(
+            f"{recipe}/{asset}~{count}: the store has {len(had)} records of it",
+            f"~0 is what it is now, ~{max(0, len(had) - 1)} the oldest.",
+        )
+    return store.record(had[int(count)])
 
 
 def _example(made: Sequence[str]) -> str:

@@ -106,6 +106,8 @@ def test_an_audit_says_where_a_document_is_and_when_it_was_seen(made: World) -> 
 def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
     assert made.json("verify")["problems"] == []
     assert "tiny" in made.bert("status")
+    assert made.json("diff", "tiny/release", "tiny/release~0")["differ"] == []
+    assert "has 1 records of it" in made.bert("diff", "tiny/release", "tiny/release~1", code=1)
     masks = made.json("fill-mask", "tiny", "The old [MASK] crosses the [MASK].")["masks"]
     assert [len(mask) for mask in masks] == [5, 5]
     assert "[CLS] and the pooler mean nothing" in made.bert("fill-mask", "tiny", "The old [MASK].")
