@@ -130,7 +130,10 @@ def _leftovers() -> Check:
 
 def _trash() -> Check:
     """What `bert gc` removed and can be brought back still."""
-    count, size = garbage.trash_of(open_store())
+    try:
+        count, size = garbage.trash_of(open_store())
+    except BertError as error:
+        return _check("trash", "error", error.what, error.todo)
     if not count:
         return _check("trash", "ok", "empty")
     days = settings().retention.grace_days

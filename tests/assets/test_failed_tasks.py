@@ -30,7 +30,8 @@ def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The made world with three tasks more, all of which fail."""
     world = made.copy(tmp_path_factory.mktemp("failed") / "world")
     (world.folder / "text" / "broken.csv").write_text("body,team\nThe river.,a\nThe rock.,b\n", encoding="utf-8")
-    (world.folder / "text" / "one.csv").write_text("text,label\nThe river.,a\nThe rock.,a\n", encoding="utf-8")
+    one = "".join(f"The river {number}.,a\n" for number in range(60))
+    (world.folder / "text" / "one.csv").write_text(f"text,label\n{one}", encoding="utf-8")
     world.edit("tasks: [places, cola]", "tasks: [places, cola, broken, one, wild]")
     world.edit("test_share: 0.2}\n", f"test_share: 0.2}}\n{TASKS}")
     return world

@@ -25,6 +25,7 @@ def test_an_interrupt_while_it_is_imported_ends_it_quietly(tmp_path: Path, loade
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background it would be ignored
     )
     deadline = time.monotonic() + 120
     while loaded not in Path(f"/proc/{process.pid}/maps").read_text():
