@@ -14,6 +14,7 @@ from pipeline.errors import RecipeError, SourceError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.store import Store
 
 STAGES: tuple[Stage, ...] = (
     sources.STAGE,
@@ -178,7 +179,6 @@ def find(path: str, dump: str | None = None) -> tuple[dict[str, Node], Node | No
 
 def at_moment(recipe: Recipe, dump: str | None = None) -> dict[str, Node]:
     """The assets of a recipe; where it is retrained, with what its retrain `dump` (or the newest known) settled."""
-    shown = retrain.widest(recipe)
     if recipe.retrain is None:
         return nodes(recipe)
     store = open_store()
@@ -187,8 +187,13 @@ def at_moment(recipe: Recipe, dump: str | None = None) -> dict[str, Node]:
     except SourceError:
         if dump is not None:
             raise
-        return nodes(shown)  # no dump is known yet: the asset that asks for it says so itself
-    return nodes(retrain.resolved(store, recipe, moment), shown)
+        return nodes(retrain.widest(recipe))  # no dump is known yet: the asset that asks for it says so itself
+    return of_moment(store, recipe, moment)
+
+
+def of_moment(store: Store, recipe: Recipe, moment: retrain.Moment) -> dict[str, Node]:
+    """The assets of one retrain. Raises StoreError where a record of the champion is missing."""
+    return nodes(retrain.resolved(store, recipe, moment), retrain.widest(recipe))
 
 
 def settled(path: str, dump: str | None = None) -> str | None:

@@ -3,8 +3,10 @@
 from typing import Any
 
 from pipeline import champion
-from pipeline.build import open_store, utc_now, who
+from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
+from pipeline.owners import user
+from pipeline.record import utc_now
 from pipeline.store import Record, Store
 
 Plain = dict[str, Any]
@@ -20,7 +22,8 @@ def promote(recipe: str, reason: str) -> Plain:
     if record is None:
         raise RecipeError(f"{recipe} has no release", f"Make it: bert run {recipe}/{RELEASE}")
     _reasoned(reason, f"bert promote {recipe}")
-    return _told(store, recipe, champion.promote(store, recipe, record, None, who(), reason, utc_now()))
+    champion.promote(store, recipe, record, None, user(), reason, utc_now())
+    return _told(store, recipe)
 
 
 def rollback(recipe: str, reason: str, to: str | None) -> Plain:
@@ -30,7 +33,8 @@ def rollback(recipe: str, reason: str, to: str | None) -> Plain:
     """
     store = open_store()
     _reasoned(reason, f"bert rollback {recipe}")
-    return _told(store, recipe, champion.rollback(store, recipe, who(), reason, utc_now(), to))
+    champion.rollback(store, recipe, user(), reason, utc_now(), to)
+    return _told(store, recipe)
 
 
 def bar(version: str, reason: str, lift: bool) -> Plain:
@@ -41,7 +45,7 @@ def bar(version: str, reason: str, lift: bool) -> Plain:
     store = open_store()
     whole = _release(store, version)
     _reasoned(reason, f"bert bar {version}{' --lift' if lift else ''}")
-    ban = champion.bar(store, whole, who(), reason, utc_now(), lift)
+    ban = champion.bar(store, whole, user(), reason, utc_now(), lift)
     in_use = [
         path.parent.name
         for path in sorted((store.home / "assets").glob("*/champion.json"))
@@ -88,7 +92,7 @@ def bar_text(told: Plain) -> str:
     return "\n".join(lines)
 
 
-def _told(store: Store, recipe: str, _: champion.Champion) -> Plain:
+def _told(store: Store, recipe: str) -> Plain:
     told = in_use(store, recipe)
     assert told is not None
     return {"recipe": recipe, **told}

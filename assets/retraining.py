@@ -18,11 +18,6 @@ LOOK_SECONDS = 3600
 """between two looks at the dump site"""
 
 
-def at(recipe: Recipe, moment: retrain.Moment) -> dict[str, Node]:
-    """The graph of one retrain. Raises StoreError where a record of the champion is missing."""
-    return graph.nodes(retrain.resolved(open_store(), recipe, moment), retrain.widest(recipe))
-
-
 def settled(recipe: Recipe, asset: str) -> Settled:
     """How a step learns what its retrain settled: the first of a run settles it and tags the run, the others follow."""
 
@@ -33,7 +28,7 @@ def settled(recipe: Recipe, asset: str) -> Settled:
             moment = retrain.settle(store, recipe, dump)
             if dump is None:
                 tag({DUMP: moment.dump})
-        return at(recipe, moment).get(asset)
+        return graph.of_moment(store, recipe, moment).get(asset)
 
     return of_run
 

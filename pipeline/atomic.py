@@ -47,6 +47,23 @@ def write_json(path: Path, value: Any) -> None:
     )
 
 
+def read_kept(path: Path) -> Any:
+    """The value of a JSON file that nothing can make anew; None where there is none. Raises StoreError where it is damaged or
+    can't be read."""
+    with explained(path):
+        try:
+            return json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise damaged(path, error) from None
+
+
+def damaged(path: Path, error: Exception) -> StoreError:
+    """That a file which nothing can make anew is not what was written."""
+    return StoreError(f"{path} is damaged: {error}", "Restore it from a backup.")
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and the parents that it lacks, durably. Raises OSError."""
     missing = []

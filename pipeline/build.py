@@ -8,7 +8,6 @@ A `Node` is an asset as the store sees it; the graph of a recipe (assets/graph.p
 Dagster, and every decision is made from records, manifests and pointers.
 """
 
-import getpass
 import platform
 import re
 import subprocess
@@ -16,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version as library_version
 from pathlib import Path
@@ -27,6 +25,8 @@ from pipeline import failures, lineage, places, progress, sources, suites
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import key_of
 from pipeline.errors import BertError, ChainError, DataError, ProcessLost, SourceError, StoreError, TrainingError
+from pipeline.owners import user
+from pipeline.record import utc_now
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
 from pipeline.store import Record, Store
@@ -395,7 +395,7 @@ def settle(store: Store, need: Need) -> Record:
         "started": now,
         "finished": now,
         "host": platform.node(),
-        "user": who(),
+        "user": user(),
     }
     return _become(store, node, body)
 
@@ -608,7 +608,7 @@ def _body(need: Need, statistics: Mapping[str, Any], started: str, forced: bool)
         "git": dict(git_state()),
         "settings": settings().plain(),
         "host": platform.node(),
-        "user": who(),
+        "user": user(),
         "started": started,
     }
 
@@ -730,7 +730,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             f"{node.path}: {check} can't be accepted, since nothing can be made of it", "Change what it is made of."
         )
     need = needed(store, node)
-    waiver = {"check": check, "reason": reason, "user": who(), "time": utc_now()}
+    waiver = {"check": check, "reason": reason, "user": user(), "time": utc_now()}
     record = store.pointer(node.recipe, node.name)
     if record is not None and record.key == need.key and check in usable(record):
         return _become(
@@ -777,16 +777,3 @@ def git_state() -> Mapping[str, Any]:
 
     status = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
-
-
-def who() -> str:
-    """Name of the user of this process."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
-
-
-def utc_now() -> str:
-    """The time as records hold it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -7,13 +7,12 @@ A change replaces one file, so that a reader sees the old champion or the new on
 first: a process that dies between the two leaves the old champion, and rolling back again goes on.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pipeline.atomic import explained, write_json
+from pipeline.atomic import damaged, explained, read_kept, write_json
 from pipeline.errors import StoreError
 from pipeline.owners import held_lock
 from pipeline.store import CHAMPION, Record, Store
@@ -64,14 +63,14 @@ class Ban:
 def read(store: Store, recipe: str) -> Champion:
     """The champion of a recipe; one without any where nothing was ever promoted. Raises StoreError when the file is damaged."""
     path = _path(store, recipe)
-    found = _json(path)
+    found = read_kept(path)
     if found is None:
         return Champion()
     try:
         history = tuple(Change(**change) for change in found["history"])
         return Champion(found["champion"], found["previous"], history)
     except (KeyError, TypeError) as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def promote(store: Store, recipe: str, record: Record, decision: str | None, who: str, why: str, time: str) -> Champion:
@@ -146,11 +145,11 @@ def barred(store: Store) -> dict[str, Ban]:
 
 def _bans(store: Store) -> Sequence[Ban]:
     path = store.home / BARRED
-    found = _json(path)
+    found = read_kept(path)
     try:
         return [Ban(**each) for each in found or ()]
     except TypeError as error:
-        raise _damaged(path, error) from None
+        raise damaged(path, error) from None
 
 
 def _earlier(store: Store, now: Champion) -> list[Record]:
@@ -184,17 +183,3 @@ def _path(store: Store, recipe: str) -> Path:
 
 def _lock(store: Store, recipe: str) -> Path:
     return store.home / "locks" / f"champion-{recipe}"
-
-
-def _json(path: Path) -> Any:
-    with explained(path):
-        try:
-            return json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> StoreError:
-    return StoreError(f"{path} is damaged: {error}", "Restore it from a backup.")

@@ -7,11 +7,11 @@ Notes for people, below the home folder: nothing is decided by them, and a home 
 
 import json
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline import atomic
 from pipeline.errors import BertError, StoreError
+from pipeline.record import utc_now
 
 
 def note(home: Path, recipe: str, asset: str, error: Exception) -> None:
@@ -20,8 +20,7 @@ def note(home: Path, recipe: str, asset: str, error: Exception) -> None:
     path = _path(home, recipe, asset)
     with suppress(StoreError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        atomic.write_json(path, {"what": told.line, "todo": told.todo, "time": now})
+        atomic.write_json(path, {"what": told.line, "todo": told.todo, "time": utc_now()})
 
 
 def forget(home: Path, recipe: str, asset: str) -> None:

@@ -5,6 +5,7 @@ So are processes of another boot or container under the same host name: their pi
 """
 
 import fcntl
+import getpass
 import json
 import os
 import platform
@@ -22,6 +23,14 @@ import psutil
 from pipeline.atomic import make_folder, write_bytes
 
 POLL_SECONDS = 0.05  # between two looks at a lock that another process holds
+
+
+def user() -> str:
+    """Name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 NEEDED = frozenset({"recipe", "asset", "stage", "key", "version", "inputs", "started", "finished"})
@@ -60,3 +60,8 @@ def record_of(data: bytes) -> Record:
     if not isinstance(body, dict) or not set(body) >= NEEDED:
         raise ValueError("not a record")
     return Record(hashlib.sha256(data).hexdigest(), body)
+
+
+def utc_now() -> str:
+    """The time as records hold it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")

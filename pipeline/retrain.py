@@ -6,7 +6,6 @@ The first process that needs it writes the file; every later step, retry and rer
 model was promoted asks for the same as the run before, and is answered from memory.
 """
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import champion, transfer, wikimedia
-from pipeline.atomic import explained, write_json
+from pipeline.atomic import damaged, explained, read_kept, write_json
 from pipeline.config import Frozen, Start, WikimediaFrom
-from pipeline.errors import RecipeError, SourceError, StoreError
+from pipeline.errors import RecipeError, SourceError
 from pipeline.owners import held_lock
 from pipeline.recipe import CHAMPION, Recipe
 from pipeline.store import Store
@@ -181,10 +180,8 @@ def _path(store: Store, recipe: str, dump: str) -> Path:
 
 
 def _read(path: Path) -> Moment | None:
-    with explained(path):
-        try:
-            return Moment(**json.loads(path.read_bytes()))
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"{path} is damaged: {error}", "Restore it from a backup.") from None
+    found = read_kept(path)
+    try:
+        return None if found is None else Moment(**found)
+    except TypeError as error:
+        raise damaged(path, error) from None

@@ -30,7 +30,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ from pipeline.manifest import MANIFEST as MANIFEST
 from pipeline.object_contents import ObjectContents
 from pipeline.objects import Objects
 from pipeline.record import Record as Record
-from pipeline.record import record_of
+from pipeline.record import record_of, utc_now
 from pipeline.tombstones import Tombstone, who
 from pipeline.trash import LocalTrash, ObjectTrash
 
@@ -375,7 +374,7 @@ class Store:
             if (stage, version) in self.leased() or not self._contents.exists(stage, version):
                 return None
             files = self._contents.manifest(stage, version)["files"]
-            stone = Tombstone(stage, version, files, datetime.now(UTC).isoformat(), reason, who(), again)
+            stone = Tombstone(stage, version, files, utc_now(), reason, who(), again)
             self._trash.put(stone)
         return stone
 
@@ -384,7 +383,7 @@ class Store:
         with explained(self.home / "trash"), self._trash.changing(stage):
             if not self._trash.holds(stage, version):
                 return False
-            self._trash.bring_back(stage, version, datetime.now(UTC).isoformat())
+            self._trash.bring_back(stage, version, utc_now())
         return True
 
     def remove_for_good(self, stage: str, version: str) -> None:
@@ -509,13 +508,7 @@ class Store:
 
     def records_of(self, stage: str, version: str) -> list[Record]:
         """Records that name a version, oldest first; every record of the store is looked at. Raises StoreError."""
-        found = []
-        with explained(self.home / "records"):
-            for digest in self._ledger.digests():
-                with suppress(FileNotFoundError, ValueError):
-                    record = self._ledger.load(digest)
-                    if (record.stage, record.version) == (stage, version):
-                        found.append(record)
+        found = [each for each in self.records().values() if (each.stage, each.version) == (stage, version)]
         return sorted(found, key=lambda record: (record.body["finished"], record.digest))
 
     def remembered(self, key: str) -> list[Record]:

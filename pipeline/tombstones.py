@@ -4,7 +4,6 @@ A tombstone proves itself: its files make the version, and it is sealed as a man
 nothing.
 """
 
-import getpass
 import json
 import platform
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from pipeline import manifest
 from pipeline.manifest import Entry
+from pipeline.owners import user
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,4 @@ def parsed(data: bytes, stage: str, version: str) -> Tombstone | None:
 
 def who() -> str:
     """user@host of this process."""
-    try:
-        return f"{getpass.getuser()}@{platform.node()}"
-    except (KeyError, OSError):
-        return f"unknown@{platform.node()}"
+    return f"{user()}@{platform.node()}"
