@@ -44,6 +44,8 @@ class Wiring:
     """what the asset's page shows, from the record and the published folder"""
     pool: str | None = None
     retry: dg.RetryPolicy | None = None
+    after: Callable[[Store, Record], str] | None = None
+    """what follows once the asset is up to date, made or reused; returns what there is to say of it"""
 
 
 Settled = Callable[[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]], None]], Node | None]
@@ -116,6 +118,8 @@ def _materialize(
         context.log.error(f"{failure_of(node.name)}{outcome.failed}")
     else:
         context.log.info(says(outcome))
+        if wiring.after is not None and (told := wiring.after(store, outcome.record)):
+            context.log.info(told)
     yield from results_of(store, node, wiring, outcome.record)
 
 

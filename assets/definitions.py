@@ -12,6 +12,7 @@ from assets import (
     books,
     comparison,
     contamination,
+    decision,
     documents,
     files,
     finetuned,
@@ -51,6 +52,7 @@ WIRING: dict[str, Wiring] = {
     "predicted": predicted.WIRING,
     "contamination": contamination.WIRING,
     "benchmark_report": report.WIRING,
+    "promotion_decision": decision.WIRING,
     "comparison": comparison.WIRING,
 }
 

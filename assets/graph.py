@@ -3,10 +3,12 @@ that `bert status` and `bert audit` need not load it.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from model import comparison, contamination, finetuning, imported, predicting, pretraining, release, report, tasks
-from pipeline import books, documents, extraction, own_text, retrain, shards, sources, vocabulary, yamlmodel
+from model.promotion import decision
+from pipeline import books, champion, documents, extraction, own_text, retrain, shards, sources, vocabulary, yamlmodel
 from pipeline.build import Node, open_store
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
@@ -32,6 +34,7 @@ STAGES: tuple[Stage, ...] = (
     predicting.STAGE,
     contamination.STAGE,
     report.STAGE,
+    decision.STAGE,
     comparison.STAGE,
 )
 
@@ -90,6 +93,12 @@ def nodes(recipe: Recipe, shown: Recipe | None = None) -> dict[str, Node]:
             tuned[f"finetuned_{task}"] = add(f"predicted_{task}", predicting.STAGE, **read)
     overlap = {"contamination": add("contamination", contamination.STAGE, **corpus, **data)} if corpus else {}
     add("benchmark_report", report.STAGE, pretrained=pretrained, **overlap, **tuned, **data)
+    if recipe.retrain and recipe.pretraining:
+        phases = [phase.sequence_length for phase in recipe.pretraining.phases]
+        read = {f"pretrained_{length}": f"pretrained_{length}" for length in phases}
+        shown_by = {name: name for name in ("release", "benchmark_report")}
+        rows = {"pretraining_shards": f"pretraining_shards_{phases[-1]}"}
+        add("promotion_decision", decision.STAGE, **shown_by, **corpus, **rows, **read, **overlap, **tuned, **data)
     return made
 
 
@@ -193,7 +202,11 @@ def at_moment(recipe: Recipe, dump: str | None = None) -> dict[str, Node]:
 
 def of_moment(store: Store, recipe: Recipe, moment: retrain.Moment) -> dict[str, Node]:
     """The assets of one retrain. Raises StoreError where a record of the champion is missing."""
-    return nodes(retrain.resolved(store, recipe, moment), retrain.widest(recipe))
+    made = nodes(retrain.resolved(store, recipe, moment), retrain.widest(recipe))
+    known = {"champion": moment.champion, "scored": moment.scored, "barred": tuple(sorted(champion.barred(store)))}
+    decided = made["promotion_decision"]
+    made["promotion_decision"] = replace(decided, config=decided.config.model_copy(update=known))
+    return made
 
 
 def settled(path: str, dump: str | None = None) -> str | None:

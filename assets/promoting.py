@@ -1,7 +1,8 @@
-"""`bert promote`, `bert rollback`, `bert bar`: which release of a recipe is in use, changed by a person."""
+"""Which release of a recipe is in use: changed by a decision, or by a person (`bert promote`, `bert rollback`, `bert bar`)."""
 
 from typing import Any
 
+from assets.attesting import attest
 from pipeline import champion
 from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
@@ -10,20 +11,53 @@ from pipeline.record import utc_now
 from pipeline.store import Record, Store
 
 Plain = dict[str, Any]
-RELEASE = "release"
+RELEASE, DECISION = "release", "promotion_decision"
 SHORTEST = 6
 """characters of the beginning of a version that name it"""
 
 
+def follow(store: Store, decision: Record) -> str:
+    """Do what a decision says: where every gate passed, its release becomes the champion, with attestations. Returns what there is
+    to say; "" where it is champion already.
+
+    Nothing happens where the champion is another than the one that the decision compared with: then a person has to say.
+    So it can be called again, after a crash or by a rerun, and does the same. Raises StoreError where the release is barred since,
+    or broken.
+    """
+    told, release = decision.body["statistics"], store.record(decision.inputs[RELEASE])
+    now = champion.read(store, decision.recipe).champion
+    in_use = store.record(now).version if now else None
+    if in_use == release.version:
+        return ""
+    if told["verdict"] != "promote":
+        return f"not promoted. {told['in_words']}"
+    if in_use != told["champion"]:
+        return (
+            f"not promoted: the champion is {(in_use or 'none')[:12]}, and this decision compared with "
+            f'{(told["champion"] or "none")[:12]}.  To promote it all the same: bert promote {decision.recipe} --reason "…"'
+        )
+    attest(store, release)
+    champion.promote(store, decision.recipe, release, decision.digest, user(), told["in_words"], utc_now())
+    return f'promoted. {told["in_words"]}  Back: bert rollback {decision.recipe} --reason "…"'
+
+
 def promote(recipe: str, reason: str) -> Plain:
-    """Make the recipe's release the champion. Raises RecipeError where it has none, StoreError where it is barred or broken."""
+    """Make the recipe's release the champion, whatever its gates said, which is told and recorded, with attestations.
+
+    Raises RecipeError where it has none, StoreError where it is barred or broken.
+    """
     store = open_store()
     record = store.pointer(recipe, RELEASE)
     if record is None:
         raise RecipeError(f"{recipe} has no release", f"Make it: bert run {recipe}/{RELEASE}")
     _reasoned(reason, f"bert promote {recipe}")
-    champion.promote(store, recipe, record, None, user(), reason, utc_now())
-    return _told(store, recipe)
+    decision = store.pointer(recipe, DECISION)
+    if decision is not None and store.record(decision.inputs[RELEASE]).version != record.version:
+        decision = None  # it is of another release
+    attest(store, record)
+    champion.promote(store, recipe, record, decision.digest if decision else None, user(), reason, utc_now())
+    gates = decision.body["statistics"]["in_words"] if decision else "No gate was asked: there is no decision about it."
+    return {**_told(store, recipe), "gates": gates}
 
 
 def rollback(recipe: str, reason: str, to: str | None) -> Plain:
@@ -82,7 +116,8 @@ def in_use_text(told: Plain | None) -> str:
 
 def changed_text(told: Plain) -> str:
     """What `promote` and `rollback` did."""
-    return f"{told['recipe']}: {in_use_text(told)}"
+    lines = [f"{told['recipe']}: {in_use_text(told)}", *([told["gates"]] if told.get("gates") else [])]
+    return "\n".join(lines)
 
 
 def bar_text(told: Plain) -> str:

@@ -69,6 +69,9 @@ def run(
             try:
                 refuse_red(node, record)
                 settled.append(node.name)
+                after = WIRING[node.stage.name].after
+                if after is not None and (line := after(store, record)):
+                    say(line)
             except BertError as error:
                 say(f"✗ {error}")
                 red = True

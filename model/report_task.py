@@ -77,7 +77,7 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
     for part in PARTS:
         if (summary := scores["summary"].get(part)) is None:
             continue
-        runs = _counted(scores, part, summary[metric]["count"])
+        runs = counted(scores, part, summary[metric]["count"])
         seeds = [run["seed"] for run in runs]
         predicted[part] = read_predicted(folder, part, seeds, kind, scores["labels"], data)
         drawn = resampled(predicted[part], list(summary))
@@ -120,8 +120,8 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
     return TaskResult(entry, predicted, measured)
 
 
-def _counted(scores: Mapping[str, Any], part: str, count: int) -> list[Mapping[str, Any]]:
-    """The seeds that the summary is of: all that were scored, or those of them that did not diverge."""
+def counted(scores: Mapping[str, Any], part: str, count: int) -> list[Mapping[str, Any]]:
+    """The seeds that the summary of a part is of: all that were scored, or those of them that did not diverge."""
     scored = [run for run in scores["seeds"] if run.get(part) is not None]
     sound = [run for run in scored if not run.get("diverged")]
     return sound if len(sound) == count else scored

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.order import mix
-from pipeline.config import ShardsConfig, TrainConfig
+from pipeline.config import PretrainConfig, ShardsConfig
 from pipeline.masking import Control, control, draw_masks
 from pipeline.ragged import places, ranges
 from pipeline.shard_schema import Shards
@@ -19,7 +19,7 @@ Targets = Callable[[Shards, npt.NDArray[np.int64], npt.NDArray[np.int64]], Shard
 """(rows without targets, their numbers, the epoch of each; -1: held out) → the rows with what is to be predicted"""
 
 
-def targets_of(config: TrainConfig, vocabulary: Path) -> Targets | None:
+def targets_of(config: PretrainConfig, vocabulary: Path) -> Targets | None:
     """What the rows of this phase are given, with the words of vocab.txt; None: their masks are stored."""
     if config.objective == "clm":
         return next_words

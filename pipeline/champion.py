@@ -73,6 +73,19 @@ def read(store: Store, recipe: str) -> Champion:
         raise damaged(path, error) from None
 
 
+def report_of(store: Store, release: Record) -> Record | None:
+    """The newest benchmark report of the weights of a release, by records; None where there is none, or none is known any more."""
+    weights = store.record(release.inputs["pretrained"]).version
+    for digest in store.history(release.recipe, "benchmark_report"):
+        try:
+            report = store.record(digest)
+            if store.record(report.inputs["pretrained"]).version == weights:
+                return report
+        except (StoreError, KeyError):
+            continue  # a lost record can't be compared with; `bert verify` tells of it
+    return None
+
+
 def promote(store: Store, recipe: str, record: Record, decision: str | None, who: str, why: str, time: str) -> Champion:
     """Make a release the champion; the one that was it becomes `previous`. Nothing happens where it is champion already.
 

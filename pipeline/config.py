@@ -378,6 +378,31 @@ class Start(Frozen):
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
 
 
+class Gates(Frozen):
+    """What a model may fall short of the champion, and what it must reach at least, to become the champion (docs/retrains.md)."""
+
+    seeds: Count = 3
+    """of every task, that came out"""
+    held_out_loss: Annotated[float, Field(ge=0)] = 0.02
+    """nats per masked word (per word, where the vocabularies differ) that it may be above the champion's on the same text"""
+    sentence_pairs: Share = 0.01
+    """share of right sentence pairs that it may be below, on the same text"""
+    tasks: Annotated[float, Field(ge=0)] = 2.0
+    """points that the score of a task may be below"""
+    by_task: dict[Name, Annotated[float, Field(ge=0)]] = {}
+    """the same of single tasks"""
+    floors: dict[Name, float] = {}
+    """points: the least score of a task, or of `mlm_accuracy` or `sentence_accuracy` on held-out text"""
+    drift: Annotated[float, Field(ge=0)] = 0.25
+    """population stability index of what the documents are, against the champion's: their lengths, their sources"""
+    contaminated: Share = 0.05
+    """how much larger the share of a task's touched test texts may be than the champion's"""
+    skipped_steps: Share = 0.01
+    """share of the steps of a phase"""
+    loss_spikes: Annotated[int, Field(ge=0)] = 10
+    """of a phase"""
+
+
 class Retrain(Frozen):
     """Policy of retrains that run themselves (docs/retrains.md)."""
 
@@ -391,6 +416,8 @@ class Retrain(Frozen):
     """a dump that is smaller than the one before by a larger share is held until a person asks for it"""
     day: Annotated[int, Field(ge=1, le=28)] = 20
     """of the month: when the schedule asks for a retrain, whatever the sensor has seen"""
+    gates: Gates = Gates()
+    """what a new model is held against before it becomes the champion"""
 
 
 class Checkpoint(Frozen):
@@ -973,6 +1000,23 @@ class ReportConfig(Frozen):
     recipe: Name
     description: str = ""
     tasks: tuple[Name, ...] = ()
+
+
+class DecisionConfig(Frozen):
+    """`promotion_decision`."""
+
+    recipe: Name
+    gates: Gates
+    shrink: Share
+    """share of words by which the documents may be fewer than the champion's"""
+    pretraining: PretrainConfig
+    """the last phase: how its held-out text is masked"""
+    champion: str | None = None
+    """digest of the record of the release that was in use when the retrain began; None: there was none"""
+    scored: str | None = None
+    """digest of the record of its benchmark report; None: there is none"""
+    barred: tuple[str, ...] = ()
+    """release versions that must not be promoted"""
 
 
 # ── comparisons ──────────────────────────────────────────────────────────────────────────────────────────────────────

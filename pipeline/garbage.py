@@ -151,12 +151,13 @@ def _champions(home: Path) -> dict[str, list[str]]:
 
 
 def champions(path: Path) -> list[str]:
-    """Digests of the records of the champion and the one before, of a recipe's champion.json:
-    {"champion": DIGEST, "previous": DIGEST or null, …}. Raises StoreError for a file that is none."""
+    """Digests of the records of the champion and the one before, and of the decisions that made them so, of a recipe's champion.json:
+    {"champion": DIGEST, "previous": DIGEST or null, "history": …}. Raises StoreError for a file that is none."""
     with explained(path):
         try:
             told = json.loads(path.read_bytes())
             digests = [told["champion"], told.get("previous")]
+            digests += [each.get("decision") for each in told.get("history", ()) if each["champion"] in digests[:2]]
         except (ValueError, KeyError, TypeError, AttributeError):
             digests = [0]
     named = [digest for digest in digests if digest is not None]

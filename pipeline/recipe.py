@@ -28,12 +28,14 @@ from pipeline.config import (
     Columns,
     ContaminationConfig,
     Corpus,
+    DecisionConfig,
     DocumentsConfig,
     FilesConfig,
     FinetuneConfig,
     Finetuning,
     FinetuningOverride,
     Frozen,
+    Gates,
     Grid,
     ImportedConfig,
     ModelFrom,
@@ -181,6 +183,13 @@ class Recipe(Frozen):
             "benchmark_report",
             ReportConfig(recipe=self.name, description=self.description, tasks=self.finetuning.tasks),
         )
+        if self.retrain and self.pretraining:
+            last = self._pretrain(self.pretraining, len(self.pretraining.phases) - 1)
+            policy = self.retrain
+            yield (
+                "promotion_decision",
+                DecisionConfig(recipe=self.name, gates=policy.gates, shrink=policy.shrink, pretraining=last),
+            )
 
     def _trained(self, corpus: Corpus, pretraining: Pretraining) -> Iterator[tuple[str, Frozen]]:
         """The assets from the text to the release."""
@@ -549,6 +558,32 @@ def _retrain_contradictions(recipe: Recipe, pretraining: Pretraining) -> Iterato
         yield ("retrain", "start"), "only a schedule with decay: wsd has a stable phase", retrain.start, todo
     if retrain.start == "scratch" and retrain.scratch_every is not None:
         yield ("retrain", "scratch_every"), "every retrain begins from scratch", retrain.scratch_every, "Remove it."
+    yield from _gate_contradictions(recipe, retrain.gates)
+
+
+HELD_OUT_FLOORS = ("mlm_accuracy", "sentence_accuracy")
+"""what `retrain.gates.floors` names beside tasks"""
+
+
+def _gate_contradictions(recipe: Recipe, gates: Gates) -> Iterator[tuple[KeyPath, str, Any, str]]:
+    tasks = recipe.finetuning.tasks
+    named = {"by_task": tasks, "floors": (*tasks, *HELD_OUT_FLOORS)}
+    for key, known in named.items():
+        for name in getattr(gates, key):
+            if name not in known:
+                todo = f"Name one of {', '.join(known) or 'the tasks, once there are some'}."
+                yield ("retrain", "gates", key, name), "is no score of this recipe", name, todo
+    if "sentence_accuracy" in gates.floors and recipe.shards.sentence_task == "none":
+        at = ("retrain", "gates", "floors", "sentence_accuracy")
+        yield at, "no sentence pairs are learned (sentence_task: none)", None, "Remove the key."
+    for task in tasks:
+        own = recipe.finetuning.overrides.get(task, FinetuningOverride())
+        seeds = own.seeds or recipe.finetuning.seeds
+        if task not in ANSWERED_BY and seeds < gates.seeds:
+            where: KeyPath = ("finetuning", "overrides", task, "seeds") if own.seeds else ("finetuning", "seeds")
+            todo = f"Write {gates.seeds} seeds, or retrain.gates.seeds: {seeds}."
+            yield where, f"{task} has fewer seeds than the gates of retrains compare ({gates.seeds})", seeds, todo
+            return
 
 
 def _source_contradictions(sources: Mapping[str, Source]) -> Iterator[tuple[KeyPath, str, Any, str]]:

@@ -190,11 +190,12 @@ def _mark(
         told = [record.body.get("reused"), root.get("record") if isinstance(root, dict) else None]
         waiting += [state.records[str(digest)] for digest in told if digest in state.records]
         for text in _texts(record.body.get("asked")):
+            waiting += [state.records[text]] if text in state.records else []
             waiting += [named[version][0] for version in by_name.get(text.partition("/")[0], ())]
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a record's configuration: one may name a version."""
+    """Every text in a record's configuration: one may name a version, or a record (of the champion that a decision compared with)."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

@@ -39,8 +39,8 @@ class Moment:
     """of the retrain, from 1"""
     champion: str | None
     """digest of the record of the release that was in use"""
-    decision: str | None
-    """digest of the record of the decision that made it so"""
+    scored: str | None
+    """digest of the record of its benchmark report; None where there is none"""
 
 
 def wikis(recipe: Recipe) -> dict[str, str]:
@@ -71,11 +71,11 @@ def now(store: Store, recipe: Recipe, dump: str | None = None, network: bool = F
     name = dump or max(dumps.values(), default=before[-1].dump if before else datetime.now(UTC).strftime("%Y%m%d"))
     if settled := _read(_path(store, recipe.name, name)):
         return settled
-    in_use = champion.read(store, recipe.name)
-    made = [change.decision for change in in_use.history if change.champion == in_use.champion and change.decision]
+    in_use = champion.read(store, recipe.name).champion
+    scored = champion.report_of(store, store.record(in_use)) if in_use else None
     number = max((moment.number for moment in before), default=0) + 1
     sizes = {source: wikimedia.size(each) for source, each in found.items()}
-    return Moment(name, dumps, sizes, number, in_use.champion, made[0] if made else None)
+    return Moment(name, dumps, sizes, number, in_use, scored.digest if scored else None)
 
 
 def settle(store: Store, recipe: Recipe, dump: str | None = None) -> Moment:

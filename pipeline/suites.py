@@ -666,6 +666,17 @@ SUITES: Mapping[str, Suite] = {
             _none("self_contained", "report.html loads nothing from elsewhere.", "outside_links"),
         ),
     ),
+    "promotion_decision": Suite(
+        (
+            _none("files_complete", "decision.json and decision.md, none of them empty.", "files_missing"),
+            _none(
+                "verdict_follows",
+                "The verdict is `promote` if no gate failed, and `keep` otherwise; every gate says what it saw.",
+                "wrong_verdicts",
+            ),
+            _none("gates_passed", "No gate failed.", "gates_failed", "warning", "failed_gates"),
+        ),
+    ),
     "comparison": Suite(
         (
             _none(

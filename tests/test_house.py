@@ -33,6 +33,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     "iob",  # what tags of entities are: tasks, and recipes that name them
     "ngrams",  # what documents are compared by
     *("checkpoint_folder", "wheels"),  # what recipe and stage both look for in an imported model, and where it may lie
+    "lineage",  # a decision asks what the champion was trained on
     "unpacked",  # archives of tasks and of checkpoints are opened with the same care
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them

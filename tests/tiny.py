@@ -2,6 +2,7 @@
 
 import bz2
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 ADJECTIVES = [
@@ -65,8 +66,8 @@ def paragraphs(seed: int, count: int) -> list[str]:
     return [" ".join(sentence(random_) for _ in range(random_.randint(4, 8))) for _ in range(count)]
 
 
-def dump(pages: int = 40) -> str:
-    """An XML dump in export format 0.11 with one redirect and one talk page beside the articles."""
+def dump(pages: int = 40, length: Callable[[int], int] = lambda n: 5) -> str:
+    """An XML dump in export format 0.11 with one redirect and one talk page beside the articles; `length`: paragraphs of each."""
 
     def page(number: int, title: str, text: str, namespace: int = 0, extra: str = "") -> str:
         return (
@@ -79,7 +80,9 @@ def dump(pages: int = 40) -> str:
         page(
             n,
             f"Article {n}",
-            f"'''Article {n}''' is [[Article 1|one]] of many.\n\n" + "\n\n".join(paragraphs(n, 5)) + "\n\n* a list\n",
+            f"'''Article {n}''' is [[Article 1|one]] of many.\n\n"
+            + "\n\n".join(paragraphs(n, length(n)))
+            + "\n\n* a list\n",
         )
         for n in range(1, pages + 1)
     )

@@ -36,6 +36,7 @@ MEASURES: Mapping[str, Measure] = {
     "predicted": tasks.predicted,
     "contamination": tasks.contamination,
     "benchmark_report": tasks.benchmark_report,
+    "promotion_decision": tasks.promotion_decision,
     "comparison": tasks.comparison,
 }
 SIZES = {

@@ -7,7 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from pipeline.config import Comparison, ContaminationConfig, FinetuneConfig, PredictConfig, ReportConfig, TaskDataConfig
+from pipeline.config import (
+    Comparison,
+    ContaminationConfig,
+    DecisionConfig,
+    FinetuneConfig,
+    PredictConfig,
+    ReportConfig,
+    TaskDataConfig,
+)
 from pipeline.profiles import task_tables
 from pipeline.profiles.training import infinite_numbers, infinite_weights, read_json
 from pipeline.suites import DOES_NOT_APPLY
@@ -154,6 +162,26 @@ def _has_interval(row: Mapping[str, Any]) -> bool:
     """Whether a score has two ends that are points, the lower one first."""
     low, high = row["low"], row["high"]
     return low is not None and high is not None and -100 <= low <= high <= 100
+
+
+DECISION_FILES = ("decision.json", "decision.md")
+
+
+def promotion_decision(folder: Path, config: DecisionConfig, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """`promotion_decision`."""
+    missing = _missing(folder, DECISION_FILES)
+    if missing:
+        return {"files_missing": missing}
+    content = read_json(folder / "decision.json")
+    failed = [gate["name"] for gate in content["gates"] if gate["passed"] is False]
+    silent = [gate["name"] for gate in content["gates"] if not gate["observed"]]
+    follows = content["verdict"] == ("keep" if failed else "promote")
+    return {
+        "files_missing": 0,
+        "wrong_verdicts": (not follows) + (not content["gates"]) + len(silent),
+        "gates_failed": len(failed),
+        "failed_gates": ", ".join(failed),
+    }
 
 
 def comparison(folder: Path, config: Comparison, statistics: Mapping[str, Any]) -> dict[str, Any]:

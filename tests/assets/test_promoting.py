@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from assets import promoting
+from pipeline import champion
 from pipeline.build import open_store
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, StoreError
 from pipeline.store import Record
 from tests.pipeline.test_champion import release
 
@@ -33,6 +34,57 @@ def test_what_is_in_use_says_since_when_by_whom_and_why(two: list[Record]) -> No
         line.startswith(f"champion: release {two[1].version[:12]}, promoted 20") and "(the model of february)" in line
     )
     assert promoting.in_use(open_store(), "another") is None and promoting.in_use_text(None) == ""
+
+
+def decided(release: Record, verdict: str, against: Record | None) -> Record:
+    """A decision about a release, as its record tells it."""
+    store = open_store()
+    body = {
+        **release.body,
+        "asset": "promotion_decision",
+        "stage": "promotion_decision",
+        "inputs": {"release": release.digest},
+    }
+    body["statistics"] = {
+        "verdict": verdict,
+        "champion": against.version if against else None,
+        "in_words": "The gates say so.",
+    }
+    record = store.append(body)
+    store.point("monthly", "promotion_decision", record)
+    return record
+
+
+def test_a_decision_is_followed_once_and_only_against_the_champion_that_it_compared_with(two: list[Record]) -> None:
+    store = open_store()
+    march = release(store, "march")
+    assert promoting.follow(store, decided(march, "keep", two[1])) == "not promoted. The gates say so."
+    stale = promoting.follow(store, decided(march, "promote", two[0]))
+    assert f"the champion is {two[1].version[:12]}, and this decision compared with {two[0].version[:12]}" in stale
+    assert champion.read(store, "monthly").champion == two[1].digest
+    decision = decided(march, "promote", two[1])
+    assert promoting.follow(store, decision).startswith("promoted. The gates say so.")
+    now = champion.read(store, "monthly")
+    assert (now.champion, now.previous, now.history[0].decision) == (march.digest, two[1].digest, decision.digest)
+    assert (store.home / "attestations" / march.version / "README.md").exists()
+    assert promoting.follow(store, decision) == "" and champion.read(store, "monthly") == now, (
+        "called again it does nothing"
+    )
+    promoting.rollback("monthly", "worse", None)
+    with pytest.raises(StoreError, match="is barred"):
+        promoting.follow(store, decision)
+
+
+def test_a_person_may_promote_what_gates_refused_and_that_is_told_and_recorded(two: list[Record]) -> None:
+    march = release(open_store(), "march")
+    assert "there is no decision about it" in promoting.promote("monthly", "a trial")["gates"], (
+        "it was about another release"
+    )
+    april = release(open_store(), "april")
+    decision = decided(april, "keep", march)
+    told = promoting.promote("monthly", "the gate is too strict")
+    assert promoting.changed_text(told).endswith("\nThe gates say so.")
+    assert champion.read(open_store(), "monthly").history[0].decision == decision.digest
 
 
 def test_a_rolled_back_version_is_not_promoted_until_its_ban_is_lifted(two: list[Record]) -> None:

@@ -78,10 +78,11 @@ def test_sensor_and_schedule_are_there_for_every_retrained_recipe_and_ship_stopp
 # ── a real retrain ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def put(site: Site, date: str, pages: int) -> None:  # noqa: F811
-    """A finished dump of the tiny wiki."""
+def put(site: Site, date: str, pages: int, poisoned: bool = False) -> None:  # noqa: F811
+    """A finished dump of the tiny wiki; in a poisoned one most articles were cut down to a paragraph, others blown up."""
     name = f"tinywiki-{date}-pages-articles.xml.bz2"
-    data = bz2.compress(tiny.dump(pages).encode())
+    text = tiny.dump(pages, lambda n: 5 if not poisoned else 21 if n % 5 == 0 else 1)
+    data = bz2.compress(text.encode())
     files = {name: {"size": len(data), "sha1": hashlib.sha1(data).hexdigest()}}
     site.files[f"/tinywiki/{date}/{name}"] = data
     site.files[f"/tinywiki/{date}/dumpstatus.json"] = json.dumps(
@@ -89,19 +90,26 @@ def put(site: Site, date: str, pages: int) -> None:  # noqa: F811
     ).encode()
 
 
-def test_a_new_dump_is_trained_on_from_the_champion_and_a_rerun_runs_nothing(tmp_path: Path) -> None:
-    world = World.make(tmp_path / "world")
+def world_of(folder: Path, site: Site, section: str) -> World:  # noqa: F811
+    """A world whose recipe `again` is retrained on the dumps of a site."""
+    world = World.make(folder)
     (world.folder / "recipes" / "tiny_child.yaml").unlink()
     path = world.folder / "recipes" / "again.yaml"
     path.write_text(
-        "name: again\nextends: tiny\ncorpus: {sources: {books: null, wikipedia: {from: {path: null, wiki: tinywiki, dump: latest}}}}\n"
-        "finetuning: {tasks: [], define: null, data: null, overrides: null}\nretrain: {start: warm}\n",
+        "name: again\nextends: tiny\n"
+        "corpus: {sources: {books: null, wikipedia: {from: {path: null, wiki: tinywiki, dump: latest}}}}\n" + section,
         encoding="utf-8",
     )
+    settings = world.folder / "settings.yaml"
+    told = f"downloads: {{site: '{site.url}', hosts: [127.0.0.1]}}\n"
+    settings.write_text(settings.read_text(encoding="utf-8") + told, encoding="utf-8")
+    return world
+
+
+def test_a_new_dump_is_trained_on_from_the_champion_and_a_rerun_runs_nothing(tmp_path: Path) -> None:
+    no_tasks = "finetuning: {tasks: [], define: null, data: null, overrides: null}\n"
     with serving() as server:
-        settings = world.folder / "settings.yaml"
-        told = f"downloads: {{site: '{server.url}', hosts: [127.0.0.1]}}\n"
-        settings.write_text(settings.read_text(encoding="utf-8") + told, encoding="utf-8")
+        world = world_of(tmp_path / "world", server, f"{no_tasks}retrain: {{start: warm}}\n")
         put(server, "20260101", 40)
         world.bert("run", "again/release")
         first = world.store.pointer("again", "release")
@@ -130,3 +138,67 @@ def test_a_new_dump_is_trained_on_from_the_champion_and_a_rerun_runs_nothing(tmp
             assert world.versions("again")["release"] == version or dump == "20260101"
     loaded = load_recipes(world.folder / "recipes").get("again")
     assert [m.champion for m in retrain.known(world.store, "again")] == [None, first.digest] and loaded.retrain
+
+
+# ── the drill: a good dump, a poisoned one, a rollback ───────────────────────────────────────────────────────────────
+
+DRILL = """\
+finetuning: {tasks: [places], seeds: 2, epochs: 1}
+retrain:
+  start: warm
+  gates: {seeds: 2, held_out_loss: 0.6, sentence_pairs: 0.5, tasks: 40, drift: 0.6, floors: {mlm_accuracy: 0.1}}
+"""
+
+
+def gates(world: World) -> dict[str, bool | None]:
+    """Gate → whether the last decision passed it."""
+    decision = world.store.pointer("again", "promotion_decision")
+    assert decision is not None
+    folder = world.store.folder(decision.stage, decision.version)
+    found = json.loads((folder / "decision.json").read_text(encoding="utf-8"))
+    return {gate["name"]: gate["passed"] for gate in found["gates"]}
+
+
+def in_use(world: World) -> champion.Champion:
+    return champion.read(world.store, "again")
+
+
+def test_a_good_dump_is_promoted_a_poisoned_one_is_not_and_what_was_rolled_back_does_not_return(tmp_path: Path) -> None:
+    with serving() as server:
+        world = world_of(tmp_path / "world", server, DRILL)
+        put(server, "20260101", 120)
+        first = world.bert("run", "again")
+        assert "promoted. Release" in first and "as the first champion" in first
+        january = in_use(world)
+        assert january.champion is not None and january.previous is None
+        assert {name for name, passed in gates(world).items() if passed is None} == {"champion"}, "there was none"
+        assert january.history[0].decision == (world.store.pointer("again", "promotion_decision") or january).digest  # type: ignore[union-attr]
+        version = world.store.record(january.champion).version
+        assert (world.home / "attestations" / version / "provenance.intoto.jsonl").exists()
+
+        put(server, "20260201", 124)
+        world.bert("run", "again")
+        february = in_use(world)
+        assert february.previous == january.champion and february.champion != january.champion, gates(world)
+        judged = gates(world)
+        assert {"held_out.loss", "held_out.sentence_pairs", "places.accuracy", "documents.length_drift"} <= set(judged)
+        assert all(passed is not False for passed in judged.values())
+        again = world.bert("run", "again")
+        assert "▸" not in again and in_use(world) == february, "a rerun after the promotion is the same run"
+
+        put(server, "20260301", 128, poisoned=True)
+        poisoned = world.bert("run", "again")
+        march = world.store.pointer("again", "release")
+        assert gates(world)["documents.length_drift"] is False and gates(world)["documents.characters"] is True
+        assert "not promoted" in poisoned and "documents.length_drift" in poisoned, "it is said which number failed"
+        assert march is not None and in_use(world) == february, "a failed gate leaves the champion in place"
+
+        world.bert("rollback", "again", "--reason", "a drill")
+        back = in_use(world)
+        assert back.champion == january.champion and back.history[0].did == "rolled back"
+        world.bert("run", "again", "--dump", "20260201")
+        assert gates(world)["not_barred"] is False and in_use(world) == back, "what was rolled back does not return"
+        gone = world.store.record(str(february.champion)).version
+        world.bert("bar", gone[:12], "--lift", "--reason", "the drill is over")
+        world.bert("run", "again", "--dump", "20260201")
+        assert world.store.record(str(in_use(world).champion)).version == gone, "until it is unbarred"

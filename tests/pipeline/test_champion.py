@@ -18,6 +18,7 @@ def release(store: Store, text: str) -> Record:
     """A release of the recipe `monthly`."""
     with store.staging() as staged:
         (staged / "model.safetensors").write_text(text, encoding="utf-8")
+        (staged / "README.md").write_text(f"---\ntags: []\n---\n# {text}\n", encoding="utf-8")
         version = store.publish("release", staged)
     return recorded(store, "monthly", "release", "release", version, {})
 

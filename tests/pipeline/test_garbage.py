@@ -60,6 +60,7 @@ def made(
     note: str,
     inputs: Mapping[str, Record] | None = None,
     days: float = 0,
+    asked: Mapping[str, Any] | None = None,
 ) -> Record:
     """Content, record, memory, pointer, as a finished stage leaves them, `days` ago."""
     version = published(store, stage, note)
@@ -75,7 +76,7 @@ def made(
         "inputs": read,
         "started": when,
         "finished": when,
-        "asked": {},
+        "asked": dict(asked or {}),
         "reused": None,
     }
     record = store.append(body)
@@ -187,6 +188,32 @@ def test_a_champion_and_the_one_before_stay(store: Store) -> None:
     newest = chain(store, "demo", "newest")
     garbage.collect(store, KEEP_ONE)
     assert there(store) == versions(chains[0], chains[3], newest)
+
+
+def test_the_scores_of_a_champion_and_what_its_decision_compared_with_stay(store: Store) -> None:
+    """They are what the next release is held against."""
+    first, second = chain(store, "demo", "first"), chain(store, "demo", "second")
+    scored = {
+        "model": second["model"],
+        "finetuned": made(store, "demo", "finetuned_x", "finetuned", "scores of the second"),
+    }
+    decision = made(
+        store, "demo", "decision", "promotion_decision", "yes", scored, asked={"champion": first["model"].digest}
+    )
+    made(store, "demo", "finetuned_x", "finetuned", "scores of the third")
+    made(store, "demo", "decision", "promotion_decision", "no", chain(store, "demo", "third"))
+    promoted = {"champion": second["model"].digest, "instead_of": first["model"].digest, "decision": decision.digest}
+    champion = {"champion": second["model"].digest, "previous": None, "history": [promoted]}
+    path = store.home / "assets" / "demo" / "champion.json"
+    path.write_text(json.dumps(champion), encoding="utf-8")
+    garbage.collect(store, KEEP_ONE)
+    kept = there(store)
+    assert versions(first, second, scored) | {decision.version} <= kept
+    path.write_text(
+        json.dumps({**champion, "history": []}), encoding="utf-8"
+    )  # promoted by hand: nothing says that they count
+    garbage.collect(store, KEEP_ONE)
+    assert there(store) == kept - versions(first) - {scored["finetuned"].version, decision.version}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"champion": "x"}', '{"champion": 7}'])

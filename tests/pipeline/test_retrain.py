@@ -30,6 +30,9 @@ pretraining:
 """
 
 
+TASKS = "finetuning: {tasks: [cola], seeds: 3}"
+
+
 def recipe(folder: Path, section: str, more: str = "") -> Recipe:
     (folder / "recipes").mkdir(exist_ok=True)
     (folder / "recipes" / "monthly.yaml").write_text(f"{RECIPE}{more}\nretrain: {section}\n", encoding="utf-8")
@@ -158,6 +161,20 @@ def test_a_damaged_file_of_a_retrain_is_named(tmp_path: Path) -> None:
         ("{start: scratch, scratch_every: 2}", "", "retrain.scratch_every: every retrain begins from scratch"),
         ("{day: 31}", "", "retrain.day"),
         ("{shrink: 2}", "", "retrain.shrink"),
+        ("{gates: {floors: {cola: 30}}}", TASKS, None),
+        ("{gates: {floors: {rte: 30}}}", TASKS, "retrain.gates.floors.rte: is no score of this recipe"),
+        ("{gates: {by_task: {mlm_accuracy: 1}}}", TASKS, "retrain.gates.by_task.mlm_accuracy: is no score"),
+        (
+            "{gates: {floors: {sentence_accuracy: 90}}}",
+            "shards: {sentence_task: none}",
+            "no sentence pairs are learned",
+        ),
+        ("{gates: {seeds: 4}}", TASKS, "finetuning.seeds: cola has fewer seeds than the gates of retrains compare (4)"),
+        (
+            "{}",
+            "finetuning: {tasks: [cola], overrides: {cola: {seeds: 2}}}",
+            "finetuning.overrides.cola.seeds: cola has",
+        ),
         ("null", "vocabulary: {from: champion}", "vocabulary.from: only a recipe that is retrained has a champion"),
     ],
 )

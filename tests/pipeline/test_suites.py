@@ -24,6 +24,7 @@ from pipeline.config import (
     BooksTextConfig,
     Comparison,
     ContaminationConfig,
+    DecisionConfig,
     DocumentsConfig,
     FilesConfig,
     FinetuneConfig,
@@ -362,6 +363,25 @@ def good_comparison(folder: Path) -> tuple[Frozen, dict[str, Any]]:
     return Comparison.model_validate(plain), {}
 
 
+def good_decision(folder: Path) -> tuple[Frozen, dict[str, Any]]:
+    gates = [
+        {"name": "files_verified", "passed": True, "observed": "every byte", "limit": "every byte", "why": ""},
+        {"name": "champion", "passed": None, "observed": "–", "limit": "–", "why": "there is none yet"},
+    ]
+    (folder / "decision.json").write_text(json.dumps({"verdict": "promote", "gates": gates}))
+    (folder / "decision.md").write_text("# Promoted")
+    phase = {
+        "architecture": None,
+        "sequence_length": 64,
+        "steps": 1,
+        "schedule_steps": 1,
+        "warmup_steps": 0,
+        "batch_size": 1,
+    }
+    phase |= {"learning_rate": 0.1, "max_predictions_per_seq": 9}
+    return DecisionConfig.model_validate({"recipe": "r", "gates": {}, "shrink": 0.1, "pretraining": phase}), {}
+
+
 GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "files": good_files,
     "wikipedia_text": good_wikipedia,
@@ -378,6 +398,7 @@ GOOD: dict[str, Callable[[Path], tuple[Frozen, dict[str, Any]]]] = {
     "predicted": good_predicted,
     "contamination": good_contamination,
     "benchmark_report": good_report,
+    "promotion_decision": good_decision,
     "comparison": good_comparison,
 }
 
@@ -736,6 +757,11 @@ POISON: dict[str, dict[str, Poison]] = {
         "examples_complete": removed("examples/mine.parquet"),
         "submissions_complete": written("leaderboards/predictions.json", ""),
         "self_contained": replaced("report.html", "<svg>", '<script src="https://cdn.example/plot.js"></script><svg>'),
+    },
+    "promotion_decision": {
+        "files_complete": written("decision.md", ""),
+        "verdict_follows": replaced("decision.json", '"promote"', '"keep"'),
+        "gates_passed": replaced("decision.json", "true", "false"),
     },
     "comparison": {
         "files_complete": written("comparison.md", ""),
