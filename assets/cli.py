@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assets import graph, promoting, reading
+from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
 from pipeline import progress
 from pipeline.build import Node, open_store
@@ -255,12 +256,18 @@ def diff(
 @app.command()
 def verify(
     target: Annotated[str, typer.Argument(metavar="[RECIPE/ASSET | FOLDER]", help="everything if left out")] = "",
+    approved: Annotated[
+        bool, typer.Option("--approved", help="of a folder with a release: it has to be the champion of this home, too")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Hash every file and record again; what is broken is set aside, and the next run makes it anew."""
+    """Hash every file and record again; what is broken is set aside, and the next run makes it anew. Exit code 1 where anything is
+    not as it should be."""
     found = reading.verify(target)
     show(found, as_json, reading.verify_text)
-    if found["problems"]:
+    if approved and "approval" not in found:
+        raise RecipeError("--approved is for a folder with a release", "bert export RECIPE/release DIR writes one.")
+    if found["problems"] or (approved and found["approval"]["state"] != APPROVED):
         raise typer.Exit(1)
 
 

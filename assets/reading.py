@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from assets import graph, promoting
+from assets import approved, graph, promoting
 from assets.attesting import attestations
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results, scored_release
@@ -279,7 +279,7 @@ def verify(target: str) -> Plain:
         return _verify_folder(Path(target))
     store = open_store()
     if not target:
-        checked = store.verify()
+        checked = [*store.verify(), *approved.problems(store)]
     else:
         chain = list(lineage.ancestors(store, _record(store, target)))
         checked = [
@@ -307,7 +307,10 @@ def _verify_folder(folder: Path) -> Plain:
         if file_sha256(folder / name) != listed[name]["sha256"]
     ]
     todo = "Export it again: bert export RECIPE/ASSET DIR"
-    return {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
+    told = {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
+    if json.loads(lineage_file.read_text(encoding="utf-8"))["chain"][0].get("stage") != release.STAGE.name:
+        return told
+    return {**told, "approval": approved.approval(open_store(), folder)}
 
 
 def _listed(lineage_file: Path) -> dict[str, Plain]:
@@ -338,7 +341,8 @@ def _seal(told: Plain) -> str:
 def verify_text(found: Plain) -> str:
     """What is broken, or that nothing is."""
     if not found["problems"]:
-        return f"{found['target']}: every file and record is what its digest says"
+        whole = f"{found['target']}: every file and record is what its digest says"
+        return "\n".join([whole, *([found["approval"]["told"]] if "approval" in found else [])])
     return "\n".join(f"✗ {p['what']}\n  → {p['todo']}" for p in found["problems"])
 
 

@@ -2,11 +2,14 @@
 those before it, from 1 on.
 """
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pipeline import owners
 from pipeline.atomic import explained, rename_folder, write_bytes
+from pipeline.attestations import provenance
 from pipeline.store import Store
 
 FOLDER = "attestations"
@@ -25,6 +28,21 @@ def keep(store: Store, version: str, files: Mapping[str, bytes]) -> Path:
                     rename_folder(place, _free(store.home / FOLDER / "older" / version))
                 rename_folder(staged, place)
     return place
+
+
+def faults(store: Store) -> Iterator[str]:
+    """What of the newest sets is not what their own provenance says: missing, changed or added files."""
+    for folder in sorted(path for path in (store.home / FOLDER).glob("*") if path.name != "older"):
+        files = _read(folder)
+        try:
+            last = json.loads(files[provenance.FILE].splitlines()[-1])
+            told = {subject["name"]: subject["digest"]["sha256"] for subject in last["subject"]}
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            yield f"{folder / provenance.FILE} can't be read: {error!r}"
+            continue
+        for name in sorted(files.keys() - {provenance.FILE}):
+            if hashlib.sha256(files[name]).hexdigest() != told.get(name):
+                yield f"{folder / name} is not what {provenance.FILE} beside it says"
 
 
 def _read(folder: Path) -> dict[str, bytes]:
