@@ -19,7 +19,7 @@ from pipeline.config import DecisionConfig
 from pipeline.errors import StoreError
 from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.store import Store
+from pipeline.store import Record, Store
 
 STAGE = Stage(
     name="promotion_decision",
@@ -97,7 +97,14 @@ def decide(inputs: Mapping[str, Path], config: DecisionConfig, out: Path) -> dic
         "failed_gates": ", ".join(failed),
         "in_words": content["in_words"],
         "dropped": {},
+        **({"root": _root(champion.release)} if champion else {}),
     }
+
+
+def _root(release: Record) -> dict[str, str]:
+    """The champion, as an origin of the decision that is of another generation on purpose."""
+    told = {"stage": release.stage, "version": release.version, "record": release.digest}
+    return {"asset": f"{release.recipe}/{release.asset}", **told}
 
 
 # ── what a release must be ───────────────────────────────────────────────────────────────────────────────────────────
