@@ -455,6 +455,14 @@ def bar(
 
 
 @app.command()
+def metrics() -> None:
+    """How retrains go, in the OpenMetrics text format: as in the file that `metrics` in settings.yaml names."""
+    from assets.monitoring import metrics as told
+
+    print(told(), end="")
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Check versions, settings, disk, recipes, the store and Dagster, and say what to do."""
     from assets.doctor import checks, text
