@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from assets import monitoring
 from pipeline import champion, watched
 from pipeline.atomic import write_json
 from pipeline.build import open_store
+from pipeline.retrain import Moment
 from pipeline.settings import settings
 from tests.assets.bertcli import World, recorded
 from tests.pipeline.test_champion import release
@@ -62,8 +64,8 @@ def test_champion_runs_dumps_gates_and_disk(world: World) -> None:
     watched.note_run(store.home, "monthly", "failed", "0a1b", "2026-02-03T00:00:00.000000+00:00")
     watched.note_run(store.home, "monthly", "made", "0a1a", "2026-02-02T00:00:00.000000+00:00")  # ended before it
     retrains = store.home / "assets" / "monthly" / "retrains"
-    moment = {"dump": "20260101", "dumps": {"wiki": "20260101"}, "sizes": {"wiki": 7}, "number": 1}
-    write_json(retrains / "20260101.json", {**moment, "champion": None, "decision": None})
+    moment = Moment("20260101", {"wiki": "20260101"}, {"wiki": 7}, 1, None, None)
+    write_json(retrains / "20260101.json", asdict(moment))
     watched.note_look(store.home, "monthly", "hold", "20260201", "held: it shrank", {"tlwiki": "20260201"})
     with store.staging() as staged:
         gates = [{"name": "floors", "passed": True}, {"name": "scores", "passed": True, "task": "cola"}]
@@ -92,7 +94,7 @@ def test_champion_runs_dumps_gates_and_disk(world: World) -> None:
     taken = sum(path.stat().st_blocks * 512 for path in files)
     assert found[of("bert_store_disk_bytes")] == pytest.approx(taken, rel=0.05)
 
-    write_json(retrains / "20260201.json", {**moment, "dump": "20260201", "champion": None, "decision": None})
+    write_json(retrains / "20260201.json", {**asdict(moment), "dump": "20260201"})
     assert read(monitoring.metrics())[of("bert_dump_held", recipe="monthly")] == 0, "a person has asked for it since"
 
 
