@@ -271,6 +271,32 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def rebuild(
+    target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or RECIPE/ASSET~1, or the digest of a record")],
+    check: Annotated[bool, typer.Option("--check", help="compare what comes out with what is published")] = False,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="make it below this folder; below the store's staging if left out"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an artifact again from its record and compare; nothing is published, and the scratch folder is removed.
+
+    Exit code 0: identical, or within the tolerance that is told; 1: different; 2: it can't be made again.
+    """
+    if not check:
+        raise typer.BadParameter(
+            f"rebuild only checks; to make it anew: bert run {target} --force", param_hint="--check"
+        )
+    from assets import rebuilding
+
+    with told_progress():
+        found = rebuilding.check(target, scratch)
+    show(found, as_json, rebuilding.check_text)
+    raise typer.Exit(rebuilding.EXIT_CODES[found["verdict"]])
+
+
 @app.command(name="fill-mask")
 def fill_mask(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
@@ -452,6 +478,14 @@ def bar(
 ) -> None:
     """Never promote a version of a release again."""
     show(promoting.bar(version, reason, lift), as_json, promoting.bar_text)
+
+
+@app.command()
+def metrics() -> None:
+    """How retrains go, in the OpenMetrics text format: as in the file that `metrics` in settings.yaml names."""
+    from assets.monitoring import metrics as told
+
+    print(told(), end="")
 
 
 @app.command()

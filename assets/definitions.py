@@ -27,6 +27,7 @@ from assets import (
     shards,
     tasks,
     vocabulary,
+    watching,
     wikipedia,
 )
 from assets.asset import RECIPE, Wiring, asset_of
@@ -81,10 +82,11 @@ def definitions(only: str = "") -> dg.Definitions:
         assets += [_broken(name, "recipe_error", error) for name, error in sorted(loaded.errors.items())]
         assets += [_broken(RESERVED, _safe(name), error) for name, error in sorted(compared.errors.items())]
     automated = [] if only else list(retrained.values())
+    told_of = [] if only else [watching.watch_runs]
     return dg.Definitions(
         assets=assets,
         jobs=jobs,
-        sensors=[sensor for recipe in automated if (sensor := retraining.new_dump_sensor(recipe))],
+        sensors=[*told_of, *(sensor for recipe in automated if (sensor := retraining.new_dump_sensor(recipe)))],
         schedules=[retraining.monthly(recipe) for recipe in automated],
         executor=EXECUTOR,
     )

@@ -3,11 +3,13 @@
 from typing import Any
 
 from assets.attesting import attest
-from pipeline import champion
+from pipeline import alerts, champion
+from pipeline.alerts import Alert
 from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
 from pipeline.owners import user
 from pipeline.record import utc_now
+from pipeline.settings import settings
 from pipeline.store import Record, Store
 
 Plain = dict[str, Any]
@@ -30,14 +32,16 @@ def follow(store: Store, decision: Record) -> str:
     if in_use == release.version:
         return ""
     if told["verdict"] != "promote":
-        return f"not promoted. {told['in_words']}"
+        return _refused(decision, f"not promoted. {told['in_words']}")
     if in_use != told["champion"]:
-        return (
+        return _refused(
+            decision,
             f"not promoted: the champion is {(in_use or 'none')[:12]}, and this decision compared with "
-            f'{(told["champion"] or "none")[:12]}.  To promote it all the same: bert promote {decision.recipe} --reason "…"'
+            f'{(told["champion"] or "none")[:12]}.  To promote it all the same: bert promote {decision.recipe} --reason "…"',
         )
     attest(store, release)
     champion.promote(store, decision.recipe, release, decision.digest, user(), told["in_words"], utc_now())
+    _tell(store, decision.recipe)
     return f'promoted. {told["in_words"]}  Back: bert rollback {decision.recipe} --reason "…"'
 
 
@@ -56,6 +60,7 @@ def promote(recipe: str, reason: str) -> Plain:
         decision = None  # it is of another release
     attest(store, record)
     champion.promote(store, recipe, record, decision.digest if decision else None, user(), reason, utc_now())
+    _tell(store, recipe)
     gates = decision.body["statistics"]["in_words"] if decision else "No gate was asked: there is no decision about it."
     return {**_told(store, recipe), "gates": gates}
 
@@ -68,7 +73,27 @@ def rollback(recipe: str, reason: str, to: str | None) -> Plain:
     store = open_store()
     _reasoned(reason, f"bert rollback {recipe}")
     champion.rollback(store, recipe, user(), reason, utc_now(), to)
+    _tell(store, recipe)
     return _told(store, recipe)
+
+
+def _refused(decision: Record, why: str) -> str:
+    """Tell of a decision that was not followed, once for what it says, however often it is asked for; returns `why`."""
+    following = f"bert audit {decision.recipe}/{DECISION}"
+    alerts.alert(
+        settings(), Alert("promotion refused", decision.recipe, decision.version[:16], why, following, asset=DECISION)
+    )
+    return why
+
+
+def _tell(store: Store, recipe: str) -> None:
+    """Tell of the last change of a champion."""
+    newest = champion.read(store, recipe).history[0]
+    version = store.record(newest.champion).version
+    kind: alerts.Kind = "promoted" if newest.did == "promoted" else "rolled back"
+    cause = f"release {version[:12]} is in use, by {newest.who}: {newest.why}"
+    back = f'bert rollback {recipe} --reason "…"'
+    alerts.alert(settings(), Alert(kind, recipe, newest.time, cause, f"bert status {recipe} · {back}", asset=RELEASE))
 
 
 def bar(version: str, reason: str, lift: bool) -> Plain:

@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets import graph
+from assets import graph, monitoring
 from assets.asset import DUMP, Settled
-from pipeline import new_dumps, retrain, wikimedia
+from pipeline import alerts, new_dumps, retrain, watched, wikimedia
+from pipeline.alerts import Alert
 from pipeline.build import Node, open_store
 from pipeline.errors import BertError
 from pipeline.owners import held_lock
 from pipeline.recipe import Recipe
+from pipeline.settings import settings
 
 LOOK_SECONDS = 3600
 """between two looks at the dump site"""
@@ -47,9 +49,11 @@ def new_dump_sensor(recipe: Recipe) -> dg.SensorDefinition | None:
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
-            verdict, seen = _verdict(recipe, json.loads(context.cursor or "{}"), datetime.now(UTC))
+            verdict, seen = _looked(recipe, json.loads(context.cursor or "{}"))
         except BertError as error:
-            return dg.SkipReason(str(error))
+            return dg.SkipReason(f"{recipe.name}: {error}")
+        finally:
+            monitoring.write(settings())
         cursor = json.dumps(seen)
         if verdict.does != "request":
             return dg.SensorResult(skip_reason=f"{recipe.name}: {verdict.why}", cursor=cursor)
@@ -60,19 +64,28 @@ def new_dump_sensor(recipe: Recipe) -> dg.SensorDefinition | None:
     return look
 
 
-def _verdict(recipe: Recipe, seen: dict[str, str], now: datetime) -> tuple[new_dumps.Verdict, dict[str, str]]:
-    """What to do, and when each dump that is offered was seen first."""
+def _looked(
+    recipe: Recipe, seen: Mapping[str, str], network: bool = True
+) -> tuple[new_dumps.Verdict, Mapping[str, str]]:
+    """What to do, and when each dump that is offered was seen first. It is noted, and a person hears of a held retrain."""
     assert recipe.retrain is not None
-    store = open_store()
+    store, now = open_store(), datetime.now(UTC)
     wikis = retrain.wikis(recipe)
-    offered = {source: dump for source, wiki in wikis.items() if (dump := wikimedia.offered(wiki))}
+    offered = {s: dump for s, wiki in wikis.items() if (dump := wikimedia.offered(wiki, network=network))}
     missing = sorted(set(wikis.values()) - {str(dump["wiki"]) for dump in offered.values()})
-    if missing:
-        return new_dumps.Verdict("wait", "", f"no finished dump of {', '.join(missing)}"), seen
-    before = retrain.known(store, recipe.name)
     noted = {name: seen.get(name, now.isoformat()) for name in map(new_dumps.seen_name, offered.values())}
-    first = {name: datetime.fromisoformat(time) for name, time in noted.items()}
-    return new_dumps.judge(offered, before[-1] if before else None, first, recipe.retrain, now), noted
+    if missing:
+        verdict, noted = new_dumps.Verdict("wait", "", f"no finished dump of {', '.join(missing)}"), dict(seen)
+    else:
+        before = retrain.known(store, recipe.name)
+        first = {name: datetime.fromisoformat(time) for name, time in noted.items()}
+        verdict = new_dumps.judge(offered, before[-1] if before else None, first, recipe.retrain, now)
+    dumps = {str(dump["wiki"]): str(dump["date"]) for dump in offered.values()}
+    watched.note_look(store.home, recipe.name, verdict.does, verdict.dump, verdict.why, dumps)
+    if verdict.does == "hold":
+        following = f"look at the dump; if it is as it should be: bert run {recipe.name} --dump {verdict.dump}"
+        alerts.alert(settings(), Alert("retrain held", recipe.name, verdict.dump, verdict.why, following))
+    return verdict, noted
 
 
 def monthly(recipe: Recipe) -> dg.ScheduleDefinition:
@@ -86,7 +99,9 @@ def monthly(recipe: Recipe) -> dg.ScheduleDefinition:
         default_status=dg.DefaultScheduleStatus.STOPPED,
         description=f"Retrains {recipe.name} once a month, whatever the sensor has seen.",
     )
-    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if why := _in_vain(recipe):
+            return dg.SkipReason(f"{recipe.name}: {why}")
         date = context.scheduled_execution_time.strftime("%Y%m%d")
         tags = (
             {} if retrain.wikis(recipe) else {DUMP: date}
@@ -94,3 +109,14 @@ def monthly(recipe: Recipe) -> dg.ScheduleDefinition:
         return dg.RunRequest(run_key=f"{recipe.name} monthly {date}", tags=tags)
 
     return tick
+
+
+def _in_vain(recipe: Recipe) -> str:
+    """Why the schedule asks for no run: it would take a dump that is held, or find none. "": it asks."""
+    if not retrain.wikis(recipe):
+        return ""
+    try:
+        verdict, _ = _looked(recipe, {})
+    except BertError:  # the run would take the newest dump that is known here
+        verdict, _ = _looked(recipe, {}, network=False)
+    return verdict.why if verdict.does == "hold" or not verdict.dump else ""

@@ -6,7 +6,6 @@ them, and turns Ctrl-C into a clean cancel of the run and everything under it.
 
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,11 +20,14 @@ from typing import IO, Any
 
 import dagster as dg
 
+from assets import watching
 from assets.asset import DUMP, FORCE, NO_MORE_TRIES, RECIPE, WANTED, check_results, failure_of, metadata_of, process_tag
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
+from assets.nothing import nothing_to_do
 from assets.plan import plan
+from assets.run_events import asset_of_step, failure_text, untold
 from pipeline.atomic import explained
 from pipeline.build import Node, failed, needed, open_store, refuse_red, settle
 from pipeline.errors import BertError
@@ -44,10 +46,20 @@ def run(
     dump: str | None = None,
 ) -> bool:
     """Bring every asset of `graph` up to date, and have the content of those `wanted` there; `dump`: the retrain that it is.
-    Returns whether all of them are.
+    Returns whether all of them are. What follows from it (assets/watching.py) is done.
 
     Raises BertError when nothing could be started.
     """
+    try:
+        return _run(recipe, graph, forced, say, wanted, dump)
+    except BertError as error:
+        watching.stopped(recipe, error)
+        raise
+
+
+def _run(
+    recipe: str, graph: Mapping[str, Node], forced: Sequence[str], say: Say, wanted: Sequence[str], dump: str | None
+) -> bool:
     store = open_store()
     with ExitStack() as held:
         lock = store.home / "locks" / f"run-{recipe}"
@@ -57,12 +69,13 @@ def run(
         opened = held.enter_context(instance())
         for ended in end_dead_runs(opened):
             say(f"ended run {ended[:8]}: its process is dead")
+            _follows(opened, ended, lambda _: None)
         for swept in store.sweep():
             say(f"swept {swept}: its owner is dead")
         for cleared in store.clear_runs(clear_run):
             say(f"cleared {cleared}: its result is published")
         planned = plan(store, graph, forced, wanted)
-        settled, red = [], False
+        settled, records, red = [], [], False
         for node, content in [(p.node, p.wanted) for p in planned if not p.needs_step]:
             record = settle(store, needed(store, node, wanted=content))
             _tell_dagster(opened, store, node, record)
@@ -72,8 +85,10 @@ def run(
                 after = WIRING[node.stage.name].after
                 if after is not None and (line := after(store, record)):
                     say(line)
+                records.append(record)
             except BertError as error:
                 say(f"✗ {error}")
+                watching.stopped(recipe, error)
                 red = True
         if settled:
             say(f"{len(settled)} of {len(graph)} assets are up to date: {', '.join(settled)}")
@@ -83,6 +98,9 @@ def run(
         again = [p.node.name for p in steps if p.wanted]
         told = {FORCE: ",".join(forced), WANTED: ",".join(again), DUMP: dump or ""}
         tags = {name: value for name, value in told.items() if value}
+        if not steps and not red:
+            watching.did_nothing(recipe)
+            say(nothing_to_do(store, recipe, records, dump))
         done = not steps or _execute(opened, recipe, [p.node.name for p in steps], tags, say, descriptor)
         left = [store.pointer(p.node.recipe, p.node.name) for p in steps]
         return done and not red and not any(failed(record) for record in left if record is not None)
@@ -179,7 +197,18 @@ def _execute(
         child = subprocess.Popen(
             command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=printed, pass_fds=[lock]
         )
-        return _follow(opened, created.run_id, child, say, printed)
+        succeeded = _follow(opened, created.run_id, child, say, printed)
+        _follows(opened, created.run_id, say)
+        return succeeded
+
+
+def _follows(opened: dg.DagsterInstance, run_id: str, say: Say) -> None:
+    """What follows from a run that has ended; where that goes wrong, it is said."""
+    try:
+        if line := watching.ended(opened, run_id, by_hand=True):
+            say(line)
+    except BertError as error:
+        say(f"! what follows from the run could not be done: {error}")
 
 
 def _tail(printed: IO[bytes], lines: int = 12, size: int = 8192) -> list[str]:
@@ -224,7 +253,7 @@ def _follow(
             event, line = record.event_log_entry.dagster_event, _line(opened, record.event_log_entry)
             if wanted and event is not None and event.is_step_up_for_retry:
                 continue  # it is not tried again: the run is being canceled
-            if event is not None and event.is_step_success and _told_to_fail(_asset(event.step_key), said):
+            if event is not None and event.is_step_success and _told_to_fail(asset_of_step(event.step_key), said):
                 continue
             if line and (event is None or line not in said):
                 said.add(line)
@@ -242,7 +271,7 @@ def _follow(
     elif (
         run is not None and run.status == dg.DagsterRunStatus.FAILURE and not any(line.startswith("✗") for line in said)
     ):
-        say(f"✗ {_untold(opened, run_id)}")
+        say(f"✗ {untold(opened, run_id)}")
     opened.event_log_storage.free_concurrency_slots_for_run(run_id)  # of a step that broke off before it said so
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         say("canceled; what was finished stays, and training goes on from its last checkpoint next time")
@@ -262,19 +291,16 @@ def _line(opened: dg.DagsterInstance, entry: dg.EventLogEntry) -> str | None:
     if event.is_engine_event and (waits := _waits(opened, event)):
         return waits
     if event.is_step_start:
-        return f"▸ {_asset(event.step_key)}"
+        return f"▸ {asset_of_step(event.step_key)}"
     if event.is_step_up_for_retry:
         retry = event.step_retry_data
-        return f"! {_asset(event.step_key)}: {_lost(retry.error)}\ntried again in {retry.seconds_to_wait or 0:g} s"
-    if event.is_step_failure:
-        data = event.step_failure_data
-        failure = data.user_failure_data
-        message = (
-            failure.description if failure and failure.description else data.error.to_string() if data.error else ""
+        return (
+            f"! {asset_of_step(event.step_key)}: {_lost(retry.error)}\ntried again in {retry.seconds_to_wait or 0:g} s"
         )
-        return f"{failure_of(_asset(event.step_key))}{message}"
+    if event.is_step_failure:
+        return f"{failure_of(asset_of_step(event.step_key))}{failure_text(event)}"
     if event.is_step_success:
-        return f"✓ {_asset(event.step_key)}"
+        return f"✓ {asset_of_step(event.step_key)}"
     return None
 
 
@@ -289,28 +315,15 @@ def _waits(opened: dg.DagsterInstance, event: dg.DagsterEvent) -> str:
         run = opened.get_run_by_id(slot.run_id)
         recipe = run.tags.get(RECIPE, "") if run is not None else ""
         ours = not recipe or slot.step_key.partition("__")[0] == event.step_key.partition("__")[0]
-        holders.append(_asset(slot.step_key) if ours else f"{recipe}/{_asset(slot.step_key)}")
+        holders.append(asset_of_step(slot.step_key) if ours else f"{recipe}/{asset_of_step(slot.step_key)}")
     at_once = f"{held.limit} at a time" if held.limit else "one at a time"
     whom = f": {', '.join(holders)} {'has' if len(holders) == 1 else 'have'} it" if holders else ""
-    return f"{_asset(event.step_key)} waits for its turn in the pool {pool.value}, {at_once}{whom}"
+    return f"{asset_of_step(event.step_key)} waits for its turn in the pool {pool.value}, {at_once}{whom}"
 
 
 def _told_to_fail(asset: str, said: set[str]) -> bool:
     """Whether a step that ended well has said that its asset failed."""
     return any(line.startswith(failure_of(asset)) for line in said)
-
-
-def _untold(opened: dg.DagsterInstance, run_id: str) -> str:
-    """Why a run failed of which no step has told anything: its own last words."""
-    told = [entry.dagster_event for entry in opened.all_logs(run_id) if entry.dagster_event is not None]
-    causes = [
-        event.engine_event_data.error for event in told if event.is_engine_event and event.engine_event_data.error
-    ]
-    causes += [event.job_failure_data.error for event in told if event.is_job_failure and event.job_failure_data.error]
-    words = str((causes[-1].cause or causes[-1]).message).strip() if causes else "Dagster does not say why"
-    # Dagster puts the child's error, with its stack, into the parent's message.
-    last = re.split(r"In process \d+: ", words)[-1].splitlines()[0].removeprefix("dagster._core.errors.")
-    return f"a step broke off before it began: {last}\n    Was the recipe edited meanwhile? Run it again."
 
 
 def _lost(error: Any) -> str:
@@ -321,10 +334,6 @@ def _lost(error: Any) -> str:
     if error.cls_name == "DagsterExecutionInterruptedError":
         return "it was interrupted"
     return str(error.message).strip().removeprefix("dagster._core.definitions.events.Failure: ")
-
-
-def _asset(step_key: str | None) -> str:
-    return (step_key or "").partition("__")[2] or str(step_key)
 
 
 def _cancel_as_orphan(opened: dg.DagsterInstance, run_id: str) -> None:

@@ -179,6 +179,67 @@ class ProviderSettings(Frozen):
     """how it was kept out"""
 
 
+def _plain_webhook(url: str) -> str:
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ValueError(
+            "must not hold a user or password: put the URL into an environment variable and name it: url_from"
+        )
+    return url
+
+
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""the name of an environment variable"""
+Address = Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$")]
+
+
+class WebhookSettings(Frozen):
+    """Where alerts go as JSON, by POST."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+([/?][^#\s]*)?$"), AfterValidator(_plain_webhook)] | None = (
+        None
+    )
+    url_from: Variable | None = None
+    """the environment variable that holds the URL, where the URL itself is a secret"""
+
+    @model_validator(mode="after")
+    def _one(self) -> "WebhookSettings":
+        if (self.url is None) == (self.url_from is None):
+            raise ValueError("needs url, or url_from: the name of an environment variable that holds the URL")
+        return self
+
+
+class EmailSettings(Frozen):
+    """How alerts go by e-mail."""
+
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, BeforeValidator(_no_flag), Field(ge=1, le=65535)] = 587
+    """465: TLS from the first byte; others: by STARTTLS where the server offers it"""
+    from_: Annotated[Address, Field(alias="from")]
+    to: Annotated[tuple[Address, ...], Field(min_length=1)]
+    user_from: Variable | None = None
+    password_from: Variable | None = None
+    """the environment variables that hold user and password; a password goes over TLS only"""
+
+    @model_validator(mode="after")
+    def _both(self) -> "EmailSettings":
+        if (self.user_from is None) != (self.password_from is None):
+            raise ValueError("user_from and password_from go together")
+        return self
+
+
+class AlertSettings(Frozen):
+    """Who is told what a person should hear of (docs/alerts.md)."""
+
+    webhook: WebhookSettings | None = None
+    email: EmailSettings | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> "AlertSettings":
+        if self.webhook is None and self.email is None:
+            raise ValueError("needs webhook or email; without alerts leave the section out")
+        return self
+
+
 class Settings(Frozen):
     """All of settings.yaml."""
 
@@ -193,6 +254,10 @@ class Settings(Frozen):
     training: TrainingSettings = TrainingSettings()
     retention: RetentionSettings = RetentionSettings()
     provider: ProviderSettings = ProviderSettings()
+    alerts: AlertSettings | None = Field(default=None, exclude=True)
+    """left out of records: no result depends on it, and an address may be a secret"""
+    metrics: str | None = Field(default=None, exclude=True)
+    """the file that tells a person's monitoring how retrains go, in the OpenMetrics text format; left out of records too"""
 
     @model_validator(mode="after")
     def _reachable(self) -> "Settings":
@@ -216,6 +281,11 @@ class Settings(Frozen):
     def home_path(self) -> Path:
         """Folder of the store: `BERT_HOME`, else `home`, from the repository's root."""
         return (ROOT / (os.environ.get("BERT_HOME") or self.home)).resolve()
+
+    @property
+    def metrics_path(self) -> Path | None:
+        """The metrics file: `metrics`, from the repository's root."""
+        return (ROOT / self.metrics).resolve() if self.metrics else None
 
     @property
     def dagster_home_path(self) -> Path:

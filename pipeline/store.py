@@ -9,6 +9,7 @@ key, and the records of its inputs. Under the home folder:
     assets/<recipe>/<asset>.json   the record that the asset has now, and those that it had
     trash/<stage>/<version>/  tombstones/<stage>/<version>.json   content that `bert gc` removed, and what stays of it
     failures/<recipe>/<asset>.json   what failed the last time (`pipeline.failures`)
+    alerts/<name>.json  watched/<recipe>/   what was told to whom, and how runs went (`pipeline.alerts`, `pipeline.watched`)
     staging/<uuid>/  rejected/<version>/  broken/  leases/  runs/<key>/<attempt>/  verified/  views/  locks/
 
 A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.
@@ -230,6 +231,8 @@ class Store:
             "assets/*",
             "assets/*/retrains",
             "rejected/*",
+            "alerts",
+            "watched/*",
         ):
             old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]
         for path in old:

@@ -9,6 +9,7 @@ from pipeline import champion
 from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
 from pipeline.store import Record
+from tests.pipeline.receivers import webhook
 from tests.pipeline.test_champion import release
 
 
@@ -114,3 +115,26 @@ def test_what_can_t_be_done_says_what_to_do(two: list[Record], act: object, told
         act(two)  # type: ignore[operator]
     assert caught.value.todo
     assert promoting.in_use(open_store(), "monthly")["version"] == two[1].version  # type: ignore[index]
+
+
+def test_each_change_and_each_refusal_is_told_once(
+    two: list[Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with webhook() as hook:
+        settings = tmp_path / "alerts.yaml"
+        told = f"home: {tmp_path / 'home'}\nalerts: {{webhook: {{url: '{hook.url}'}}}}\n"
+        settings.write_text(told, encoding="utf-8")
+        monkeypatch.setenv("BERT_SETTINGS", str(settings))
+        store = open_store()
+        march = release(store, "march")
+        for _ in range(2):  # a rerun asks again
+            assert "not promoted" in promoting.follow(store, decided(march, "keep", two[1]))
+        assert "promoted." in promoting.follow(store, decided(release(store, "april"), "promote", two[1]))
+        promoting.rollback("monthly", "worse", None)
+        kinds = [(body["kind"], body["recipe"], body["asset"]) for _, _, body in hook.got]
+        assert kinds == [
+            ("promotion refused", "monthly", "promotion_decision"),
+            ("promoted", "monthly", "release"),
+            ("rolled back", "monthly", "release"),
+        ]
+        assert "The gates say so." in hook.got[0][2]["cause"] and "worse" in hook.got[2][2]["cause"]

@@ -3,6 +3,7 @@
 import bz2
 import hashlib
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 
 from assets import retraining
 from assets.definitions import definitions
-from pipeline import champion, retrain
+from pipeline import champion, retrain, watched, wikimedia
 from pipeline.build import open_store
+from pipeline.config import WikimediaFrom
 from pipeline.recipe import load_recipes
 from tests import tiny
 from tests.assets.bertcli import World
 from tests.pipeline.badserver import Site, serving
+from tests.pipeline.receivers import webhook
 from tests.pipeline.test_retrain import recipe
 from tests.pipeline.test_wikimedia import add_dump, chosen, site, status  # noqa: F401
 
@@ -57,11 +60,16 @@ def test_a_site_that_does_not_answer_or_lies_is_skipped_and_said(tmp_path: Path,
 
 
 def test_sensor_and_schedule_are_there_for_every_retrained_recipe_and_ship_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    site: Site,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe(tmp_path, "{day: 3}")
+    add_dump(site, "20260301")
     settings = tmp_path / "settings.yaml"
-    settings.write_text(f"recipes: {tmp_path / 'recipes'}\nhome: {tmp_path / 'home'}\n", encoding="utf-8")
+    told = f"recipes: {tmp_path / 'recipes'}\nhome: {tmp_path / 'home'}\n"
+    told += f"downloads: {{site: '{site.url}', hosts: [127.0.0.1]}}\n"
+    settings.write_text(told, encoding="utf-8")
     monkeypatch.setenv("BERT_SETTINGS", str(settings))
     defined = definitions()
     sensor, schedule = defined.get_sensor_def("new_dump_monthly"), defined.get_schedule_def("monthly_monthly")
@@ -73,6 +81,45 @@ def test_sensor_and_schedule_are_there_for_every_retrained_recipe_and_ship_stopp
         tick = schedule.evaluate_tick(dg.build_schedule_context(instance=instance, scheduled_execution_time=at))
     (request,) = tick.run_requests or ()
     assert request.run_key == "monthly monthly 20260303" and "dump" not in request.tags
+
+
+def test_a_held_dump_is_told_once_and_the_schedule_does_not_take_it(
+    tmp_path: Path,
+    site: Site,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = recipe(tmp_path, "{day: 3}")
+    sensor, schedule = retraining.new_dump_sensor(asked), retraining.monthly(asked)
+    assert sensor is not None
+    with webhook() as hook, dg.DagsterInstance.ephemeral() as instance:
+        settings = tmp_path / "alerts.yaml"
+        told = f"downloads: {{site: '{site.url}', hosts: [127.0.0.1]}}\nalerts: {{webhook: {{url: '{hook.url}'}}}}\n"
+        settings.write_text(told, encoding="utf-8")
+        monkeypatch.setenv("BERT_SETTINGS", str(settings))
+        at = datetime(2026, 3, 3, 4, tzinfo=UTC)
+        context = dg.build_schedule_context(instance=instance, scheduled_execution_time=at)
+        assert "no finished dump of tlwiki" in str(schedule.evaluate_tick(context).skip_message)
+        add_dump(site, "20260101")
+        assert len(schedule.evaluate_tick(context).run_requests or ()) == 1
+        settled = retrain.settle(open_store(), asked, "20260101")
+        path = open_store().home / "assets" / "monthly" / "retrains" / "20260101.json"
+        larger = {source: (size or 0) * 2 for source, size in settled.sizes.items()}
+        path.write_text(json.dumps({**asdict(settled), "sizes": larger}), encoding="utf-8")
+        assert len(schedule.evaluate_tick(context).run_requests or ()) == 1, "nothing is new: the memory answers"
+        add_dump(site, "20260201")
+        first = ask(sensor)
+        assert "monthly: held: tlwiki 20260201" in str(first.skip_reason)
+        assert "monthly: held: tlwiki 20260201" in str(schedule.evaluate_tick(context).skip_message)
+        ask(sensor, first.cursor)
+        ask(sensor)  # Dagster's database was lost
+        ((_, _, body),) = hook.got
+        assert (body["kind"], body["recipe"]) == ("retrain held", "monthly")
+        assert "% less than 20260101" in body["cause"] and "bert run monthly --dump 20260201" in body["next"]
+        look = watched.last_look(open_store().home, "monthly")
+        assert look is not None and (look["does"], look["dumps"]) == ("hold", {"tlwiki": "20260201"})
+        wikimedia.resolve(WikimediaFrom(wiki="tlwiki", dump="20260101"))  # as a run does
+        site.always["/tlwiki/"] = status(500)
+        assert len(schedule.evaluate_tick(context).run_requests or ()) == 1, "the run takes the dump that is known here"
 
 
 # ── a real retrain ───────────────────────────────────────────────────────────────────────────────────────────────────
