@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assets import lineage_drawing
-from assets.audit_text import events, number
+from assets.audit_text import events, number, score
 from assets.auditing import audited
 from pipeline import atomic
 from pipeline.attestations.chain import UNKNOWN
@@ -32,7 +32,15 @@ def audit_page(found: Plain) -> str:
     verdicts = [sound(account) for account in found["removed"]]
     return pages.render(
         "audit.html.j2",
-        {"number": number, "svg": _in_svg, "verdict": verdict, "sound": sound, "events": events, "json": _json},
+        {
+            "number": number,
+            "svg": _in_svg,
+            "verdict": verdict,
+            "sound": sound,
+            "events": events,
+            "json": _json,
+            "score": score,
+        },
         **{key: value for key, value in found.items() if key != "removed"},
         accounts=found["removed"],
         drawing=_drawing(found),

@@ -175,6 +175,27 @@ def _training(found: Plain) -> Iterator[str]:
         yield from (f"    {line}" for line in events(each))
 
 
+def _contamination(found: Plain) -> Iterator[str]:
+    if not found["contamination"]:
+        yield "nothing in this chain looked for it"
+    for row in found["contamination"]:
+        yield (
+            f"{row['task']}, {row['part']}: {number(row['touched'])} of {number(row['measurable'])} texts that are long enough "
+            f"share {number(row['ngram_words'])} words with the training text ({number(row['texts'])} texts in all)"
+        )
+        if row["metric"] != UNKNOWN:
+            told = (f"{name} {score(row[of])}" for name, of in SCORES)
+            yield f"    {row['metric']}: {', '.join(told)}"
+
+
+SCORES = (("all", "all"), ("without the touched", "untouched"), ("the touched alone", "alone"))
+
+
+def score(points: Any) -> str:
+    """Points, or why there are none."""
+    return "too few to say" if points is None else points if points == UNKNOWN else f"{points:.1f}"
+
+
 _SAID = ("started", "finished", "hours", "timeline")
 
 
@@ -204,6 +225,10 @@ def events(training: Mapping[str, Any]) -> Iterator[str]:
         yield f"{saved['saved']:,} checkpoints{steps}"
 
 
+def _affected(found: Plain) -> Iterator[str]:
+    yield from found["affected"] or ("nothing that an asset has now",)
+
+
 def _unknown(found: Plain) -> Iterator[str]:
     yield from found["unknown"] or ("nothing that was asked for",)
 
@@ -215,6 +240,8 @@ _SECTIONS = (
     ("what was removed, and why", _removed),
     ("checks and waivers", _checks),
     ("training", _training),
+    ("contamination", _contamination),
+    ("what is affected if this is withdrawn", _affected),
     ("unknown", _unknown),
 )
 

@@ -7,10 +7,11 @@ audit_text is in assets/audit_text.py, the page in assets/audit_page.py.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from assets.affected import made_of
 from assets.named import named
 from pipeline import lineage
 from pipeline.attestations.chain import UNKNOWN, chain_of, made_elsewhere
-from pipeline.audits import checked, origins, removed, trained, workings
+from pipeline.audits import checked, origins, overlap, removed, trained, workings
 from pipeline.build import open_store
 from pipeline.store import Record, Store
 
@@ -36,6 +37,8 @@ def audited(store: Store, record: Record) -> Plain:
         "removed": removed.accounts(works),
         "checks": checked.checked(works),
         "training": trained.trained(works),
+        "contamination": overlap.overlap(works),
+        "affected": made_of(store, record.stage, record.version),
         "made_elsewhere": [f"{work.record.recipe}/{work.record.asset}" for work in made_elsewhere(works)],
     }
     return {**found, "unknown": list(_unknown(found))}
@@ -87,6 +90,9 @@ def _unknown(found: Mapping[str, Any]) -> Iterator[str]:
         missing = [name.replace("_", " ") for name, value in training.items() if value == UNKNOWN]
         if missing:
             yield f"{training['asset']}: {', '.join(missing)}"
+    looked = {(row["task"], row["part"]) for row in found["contamination"]}
+    if not looked and any(step["stage"] == "finetuned" for step in found["chain"]):
+        yield "contamination of the tasks: this chain holds no record that tells it"
     yield from (
         f"{name}: how that model was trained, and on what: it was made elsewhere" for name in found["made_elsewhere"]
     )

@@ -202,5 +202,6 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         "tests": sum(task["texts"] for task in tasks.values()),
         "touched": sum(task["touched"] for task in tasks.values()),
         "touched_by_task": {name: task["touched"] for name, task in tasks.items() if task["part"]},
+        "parts_by_task": {name: task["parts"] for name, task in tasks.items() if task["part"]},
         "dropped": {},
     }

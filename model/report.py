@@ -331,5 +331,15 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         **learned,
         **scores,
         "table": table,
+        "with_and_without": [
+            {
+                **{name: row[name] for name in ("task", "part", "metric")},
+                **{
+                    name: row[of]["score"]
+                    for name, of in (("all", "all"), ("untouched", "untouched"), ("alone", "touched"))
+                },
+            }
+            for row in content["with_and_without"]
+        ],
         "dropped": {},
     }

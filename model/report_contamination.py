@@ -126,7 +126,7 @@ def cell(score: Mapping[str, Any]) -> str:
 def rows_of(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """All tasks' rows with their titles, for a table."""
     return [
-        {"title": task["title"], "metric_title": task["metric_title"], **row}
+        {**{name: task[name] for name in ("task", "title", "metric", "metric_title")}, **row}
         for task in tasks
         for row in task["with_and_without"]
     ]

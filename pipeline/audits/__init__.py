@@ -5,4 +5,5 @@ workings   code, configuration and libraries of every stage
 removed    what was read, what was removed and why, what is left: accounts that come to zero
 checked    checks with thresholds and results, waivers
 trained    how training went
+overlap    how much of the benchmarks stands in the training text
 """

@@ -103,6 +103,23 @@ def test_training_code_and_what_is_unknown(made: World, found: Mapping[str, Any]
     assert "source wikipedia: date" in found["unknown"], "a local dump has no date of its own"
 
 
+def test_what_is_made_of_a_source_is_named(made: World, found: Mapping[str, Any]) -> None:
+    assert found["affected"] == ["tiny/benchmark_report"]
+    below = made.json("audit", "tiny/books_files")["affected"]
+    everything = {f"tiny/{path.stem}" for path in (made.home / "assets" / "tiny").glob("*.json")}
+    others = {"wikipedia_dump", "wikipedia_text", "task_data_places", "task_data_cola"}
+    assert set(below) == everything - {f"tiny/{name}" for name in others}
+
+
+def test_contamination_comes_with_scores(found: Mapping[str, Any]) -> None:
+    parts = {(row["task"], row["part"]): row for row in found["contamination"]}
+    assert set(parts) == {("places", "test"), ("places", "dev")}, "CoLA has no data"
+    assert (parts["places", "test"]["texts"], parts["places", "dev"]["texts"]) == (36, 9)
+    assert parts["places", "test"]["all"] == parts["places", "test"]["untouched"] is not None
+    assert parts["places", "test"]["alone"] is parts["places", "dev"]["all"] is None, "0 and 9 examples are too few"
+    assert "accuracy: all " in audit_text(dict(found)) and "the touched alone too few to say" in audit_text(dict(found))
+
+
 def test_an_old_record_without_timeline_says_so(made: World) -> None:
     told = audited(made.store, pointed(made, "release"))
     for training in told["training"]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.attestations.chain import UNKNOWN, Chain, chain_of
-from pipeline.audits import checked, origins, removed, trained, workings
+from pipeline.audits import checked, origins, overlap, removed, trained, workings
 from pipeline.books import BOOKS_SCHEMA
 from pipeline.store import Record, Store
 
@@ -225,3 +225,21 @@ def test_training_tells_its_timeline_or_that_it_is_unknown(store: Store) -> None
     assert found["timeline"] == timeline and found["device"] == UNKNOWN
     (old,) = trained.trained(chain_of(store, made(store, "pretrained", "pretrained_64", statistics={"steps": 9})))
     assert old["timeline"] == old["skipped_steps"] == UNKNOWN
+
+
+def test_contamination_is_told_with_the_scores_of_the_report(store: Store) -> None:
+    counts = {"texts": 50, "measurable": 40, "touched": 3, "share": 0.075}
+    looked = {"ngram_words": 13, "parts_by_task": {"t": {"test": counts, "dev": {**counts, "touched": 0}}}}
+    found = made(store, "contamination", "contamination", statistics=looked)
+    row = {"task": "t", "part": "dev", "metric": "accuracy", "all": 90.0, "untouched": 90.0, "alone": None}
+    report = made(
+        store,
+        "benchmark_report",
+        "benchmark_report",
+        statistics={"with_and_without": [row]},
+        inputs={"contamination": found.digest},
+    )
+    test, dev = overlap.overlap(chain_of(store, report))
+    assert (test["touched"], test["measurable"], test["all"], test["metric"]) == (3, 40, UNKNOWN, UNKNOWN)
+    assert (dev["touched"], dev["all"], dev["alone"]) == (0, 90.0, None)
+    assert overlap.overlap(chain_of(store, made(store, "contamination", "contamination", "old"))) == []
