@@ -27,7 +27,7 @@ from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
-from pipeline.recipe import RESERVED, Loaded
+from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.store import Record, Store
 
@@ -114,22 +114,24 @@ def overview() -> Plain:
     if not loaded.recipes and not loaded.errors:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     recipes = []
-    for name, recipe in sorted(loaded.recipes.items()):
-        nodes = graph.nodes(retrain.widest(recipe))
+    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(loaded.recipes.items())}
+    for name, nodes in graphs.items():
         made = [node for node in nodes.values() if _pointer(store, node)]
-        recipes.append({"recipe": name, "assets": len(nodes), "made": len(made), "description": recipe.description})
+        recipes.append(
+            {"recipe": name, "assets": len(nodes), "made": len(made), "description": loaded.recipes[name].description}
+        )
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
     compared = graph.load_compared(loaded)
-    comparisons = [_compared(store, each, loaded) for each in compared.found.values()]
+    comparisons = [_compared(store, each, graphs) for each in compared.found.values()]
     errors += [
         {"recipe": f"{RESERVED}/{n}", "error": e.what, "todo": e.todo} for n, e in sorted(compared.errors.items())
     ]
     return {"recipes": recipes, "comparisons": comparisons, "errors": errors}
 
 
-def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
+def _compared(store: Store, compared: Comparison, graphs: Mapping[str, Mapping[str, Node]]) -> Plain:
     """A comparison, with the number of its members and of those that were ever trained."""
-    node = graph.comparison_node(compared, lambda name: graph.nodes(retrain.widest(loaded.recipes[name])))
+    node = graph.comparison_node(compared, graphs.__getitem__)
     there = [source.recipe for source in node.inputs.values() if _pointer(store, source)]
     members = compared.recipes()
     return {

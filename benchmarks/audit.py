@@ -4,12 +4,13 @@
 
 The store is made here through its own functions: so many recipes of 20 artifacts, each with a record, checks of its stage's suite and
 content; the first recipe has a documents table of `--documents` and shards of `--rows` rows, the others small ones. Every question is a
-`bert` command of its own process, asked twice: seconds of the first, which hashes what it reads, and of the second; memory is the
-larger peak of both. Bars: 5 seconds, 1 GiB. `--home` keeps the store there for another time.
+`bert` command of its own process, asked twice: seconds of the first, which hashes what it reads, and of the second, and what the second took
+of the processor; memory is the larger peak of both. Bars: 5 seconds, 1 GiB. `--home` keeps the store there for another time.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -290,8 +291,8 @@ def questions(home: Path, document: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def ask(command: list[str], settings: Path) -> tuple[float, int]:
-    """(seconds, peak bytes of memory) of a `bert` command. Raises CalledProcessError where it fails."""
+def ask(command: list[str], settings: Path) -> tuple[float, float, int]:
+    """(seconds, seconds of the processor, peak bytes of memory) of a `bert` command. Raises CalledProcessError where it fails."""
     environment = {**os.environ, "BERT_SETTINGS": str(settings)}
     started = time.monotonic()
     process = subprocess.Popen(
@@ -306,7 +307,7 @@ def ask(command: list[str], settings: Path) -> tuple[float, int]:
     _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status):
         raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), command, stderr=said)
-    return time.monotonic() - started, usage.ru_maxrss * 1024
+    return time.monotonic() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def main() -> None:
@@ -323,18 +324,24 @@ def main() -> None:
         if not settings.exists():
             home.mkdir(parents=True, exist_ok=True)
             (home / "recipes").mkdir()
-            build(home / "store", asked.recipes, asked.documents, asked.rows)
+            # a process of its own: a child's peak memory begins with its parent's
+            arguments = (home / "store", asked.recipes, asked.documents, asked.rows)
+            builder = multiprocessing.get_context("spawn").Process(target=build, args=arguments)
+            builder.start()
+            builder.join()
             settings.write_text(f"home: {home / 'store'}\nrecipes: {ROOT / 'recipes'}\n", encoding="utf-8")
             ask(["export", "r00/wordpiece_vocab", str(home / "exported")], settings)
         table = Table(title=f"{20 * asked.recipes:,} artifacts, {asked.rows:,} rows, {asked.documents:,} documents")
-        for heading in ("question", "bert …", "first, s", "again, s", "memory, MB", "bar"):
+        for heading in ("question", "bert …", "first, s", "again, s", "processor, s", "memory, MB", "bar"):
             table.add_column(heading, justify="left" if heading in ("question", "bert …") else "right")
         for question, command in questions(home, f"r00:{asked.documents // 2}"):
             first, again = ask(command, settings), ask(command, settings)
-            memory = max(first[1], again[1])
+            memory = max(first[2], again[2])
             held = "held" if max(first[0], again[0]) < SECONDS and memory < MEMORY_BYTES else "MISSED"
             shown = " ".join(command).replace(str(home), "…")
-            table.add_row(question, shown, f"{first[0]:.2f}", f"{again[0]:.2f}", f"{memory / 1e6:,.0f}", held)
+            table.add_row(
+                question, shown, f"{first[0]:.2f}", f"{again[0]:.2f}", f"{again[1]:.2f}", f"{memory / 1e6:,.0f}", held
+            )
         Console(width=160).print(table)
 
 
