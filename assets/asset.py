@@ -17,6 +17,7 @@ from typing import Any
 import dagster as dg
 import psutil
 
+from assets import audit_page
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed, open_store
@@ -227,7 +228,11 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
         "record": record.digest,
         "dagster/uri": str(folder),
         "made_by": f"{record.stage} {record.body['code_version']}",
+        "audit": f"bert audit {record.recipe}/{record.asset}",
     }
+    if record.stage in audit_page.PAGES:
+        with suppress(StoreError):  # a home that can't be written: the command makes the page elsewhere
+            shown["audit_page"] = dg.MetadataValue.path(str(audit_page.page_of(store, record)))
     if record.body["reused"]:
         with suppress(StoreError):  # whose work it was is a courtesy: the chain does not need that record
             origin = store.record(record.body["reused"])

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import graph, promoting, reading
+from assets import auditing, graph, promoting, reading
 from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
 from pipeline import progress
@@ -225,15 +225,30 @@ def audit(
             metavar="ID", help="is this document in it, in which shards, seen at which steps, what depends on it"
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="write a page with the lineage drawn, for a browser")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The exact chain behind an artifact, down to the bytes of the dump, from the store's records alone."""
+    """The exact chain behind an artifact, down to the bytes of the dump, and what was removed, checked, waived, trained and is
+    unknown; from the store's records alone."""
+    if document and html:
+        raise RecipeError("--html is of a whole audit, without --document", f"bert audit {target} --html {html}")
     if document:
         from assets.traced import traced_text
 
-        show(reading.trace(target, document), as_json, traced_text)
+        show(auditing.trace(target, document), as_json, traced_text)
         return
-    show(reading.audit(target), as_json, reading.audit_text)
+    from assets.audit_text import audit_text
+
+    found = auditing.audit(target)
+    if html is not None:
+        from assets.audit_page import write_page
+
+        write_page(found, html)
+        show({"asset": found["asset"], "version": found["version"], "page": str(html)}, as_json, lambda v: v["page"])
+        return
+    show(found, as_json, audit_text)
 
 
 @app.command()

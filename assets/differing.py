@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assets.reading import audited
+from assets.named import named
 from assets.told import on_one_line
 from pipeline import differences, lineage
 from pipeline.build import open_store
@@ -15,7 +15,7 @@ SHOWN_PAIRS = 12
 def diff(first: str, second: str) -> dict[str, Any]:
     """What differs between the chains behind two artifacts, each named as for `audit`. Raises as `audit` does."""
     store = open_store()
-    a, b = (audited(store, target) for target in (first, second))
+    a, b = (named(store, target) for target in (first, second))
     found = differences.compare(*(list(lineage.ancestors(store, each)) for each in (a, b)))
     return {
         "a": {

@@ -13,7 +13,7 @@ from pipeline.build import Node, open_store
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError, SourceError
-from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, load_recipes
+from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, digest_of, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.store import Store
@@ -50,10 +50,12 @@ def nodes(recipe: Recipe, shown: Recipe | None = None) -> dict[str, Node]:
     """All assets of a recipe by name, each after what it reads. `shown`: the recipe as Dagster has it, where that is another
     (pipeline/retrain.py): its digests are declared."""
     made: dict[str, Node] = {}
+    configs = recipe.configs()
+    declared = shown.configs() if shown else configs
 
     def add(name: str, stage: Stage, **inputs: str) -> str:
-        config, declared = recipe.config_for(name), (shown or recipe).digest_for(name)
-        made[name] = Node(recipe.name, name, stage, config, declared, {k: made[v] for k, v in inputs.items()})
+        read = {k: made[v] for k, v in inputs.items()}
+        made[name] = Node(recipe.name, name, stage, configs[name], digest_of(declared[name]), read)
         return name
 
     last: dict[

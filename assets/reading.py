@@ -12,9 +12,11 @@ from typing import Any
 
 from assets import approved, graph, promoting
 from assets.attesting import attestations
+from assets.auditing import chain
+from assets.named import current
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.results import add_results, scored_release
-from assets.told import failed_lines, on_one_line, rows_line
+from assets.told import on_one_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
@@ -25,7 +27,7 @@ from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
-from pipeline.recipe import RESERVED, Loaded
+from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.store import Record, Store
 
@@ -112,22 +114,24 @@ def overview() -> Plain:
     if not loaded.recipes and not loaded.errors:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     recipes = []
-    for name, recipe in sorted(loaded.recipes.items()):
-        nodes = graph.nodes(retrain.widest(recipe))
+    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(loaded.recipes.items())}
+    for name, nodes in graphs.items():
         made = [node for node in nodes.values() if _pointer(store, node)]
-        recipes.append({"recipe": name, "assets": len(nodes), "made": len(made), "description": recipe.description})
+        recipes.append(
+            {"recipe": name, "assets": len(nodes), "made": len(made), "description": loaded.recipes[name].description}
+        )
     errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
     compared = graph.load_compared(loaded)
-    comparisons = [_compared(store, each, loaded) for each in compared.found.values()]
+    comparisons = [_compared(store, each, graphs) for each in compared.found.values()]
     errors += [
         {"recipe": f"{RESERVED}/{n}", "error": e.what, "todo": e.todo} for n, e in sorted(compared.errors.items())
     ]
     return {"recipes": recipes, "comparisons": comparisons, "errors": errors}
 
 
-def _compared(store: Store, compared: Comparison, loaded: Loaded) -> Plain:
+def _compared(store: Store, compared: Comparison, graphs: Mapping[str, Mapping[str, Node]]) -> Plain:
     """A comparison, with the number of its members and of those that were ever trained."""
-    node = graph.comparison_node(compared, lambda name: graph.nodes(retrain.widest(loaded.recipes[name])))
+    node = graph.comparison_node(compared, graphs.__getitem__)
     there = [source.recipe for source in node.inputs.values() if _pointer(store, source)]
     members = compared.recipes()
     return {
@@ -156,120 +160,6 @@ def overview_text(found: Plain) -> str:
     return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE · bert compare NAME"])
 
 
-# ── audit ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def audit(target: str) -> Plain:
-    """The chain behind `RECIPE/ASSET` (its current record) or the digest of a record. Raises StoreError if it can't be
-    proven, RecipeError if the asset was never made."""
-    store = open_store()
-    record = audited(store, target)
-    return {
-        "asset": f"{record.recipe}/{record.asset}",
-        "version": record.version,
-        "chain": [s.plain() for s in lineage.audit(store, record)],
-    }
-
-
-def trace(target: str, documents: Sequence[str]) -> Plain:
-    """What is known of documents behind an artifact (assets/traced.py). Raises as `audit` does, and DataError where it was not
-    made from documents."""
-    from assets.traced import traced
-
-    store = open_store()
-    return traced(store, audited(store, target), documents)
-
-
-def audited(store: Store, target: str) -> Record:
-    """The record that a person names: `RECIPE/ASSET`, `RECIPE/ASSET~1`, or a digest."""
-    return store.record(target) if _is_digest(target) else _record(store, target)
-
-
-def _is_digest(target: str) -> bool:
-    return len(target) == 64 and all(c in "0123456789abcdef" for c in target)
-
-
-def _record(store: Store, target: str) -> Record:
-    """The current record of `RECIPE/ASSET`, or of `RECIPE/ASSET~2` the one that it had two before; the recipe's YAML need not
-    exist any more."""
-    recipe, _, asset = target.partition("/")
-    asset, before, count = asset.partition("~")
-    if before:
-        return _earlier(store, recipe, asset, count)
-    record = store.pointer(recipe, asset) if asset else None
-    if record is None:
-        declared = graph.load().recipes.get(recipe)
-        if declared and asset:
-            declared.config_for(asset)  # names the assets that there are, where this is none
-        made = sorted(path.stem for path in (store.home / "assets" / recipe).glob("*.json")) if recipe else []
-        raise RecipeError(
-            f"{target}: the store has no such artifact" + (f"; {recipe} has {', '.join(made)}" if made else ""),
-            f"Make it: bert run {target}"
-            if asset
-            else f"Name an asset, for example: bert audit {recipe}/{_example(made)}",
-        )
-    return record
-
-
-def _earlier(store: Store, recipe: str, asset: str, count: str) -> Record:
-    had = store.history(recipe, asset)
-    if not count.isdecimal() or int(count) >= len(had):
-        raise RecipeError(
-            f"{recipe}/{asset}~{count}: the store has {len(had)} records of it",
-            f"~0 is what it is now, ~{max(0, len(had) - 1)} the oldest.",
-        )
-    return store.record(had[int(count)])
-
-
-def _example(made: Sequence[str]) -> str:
-    """Of the assets that were made, the one that people ask for most."""
-    return next((name for name in ("release", "benchmark_report") if name in made), "release")
-
-
-def audit_text(found: Plain) -> str:
-    """The chain, one block per artifact."""
-    lines = [
-        f"{found['asset']}  version {found['version']}",
-        f"chain of {len(found['chain'])} artifacts, from records alone:",
-    ]
-    names = {step["record"]: step["asset"] for step in found["chain"]}
-    for step in found["chain"]:
-        git = step["git"]
-        commit = f"{(git['commit'] or 'unknown')[:12]}{' with changes' if git['dirty'] else ''}"
-        results = step["validation"]["results"]
-        failed = failed_lines(results)
-        rows = rows_line(step["statistics"])
-        root = step["statistics"].get("root")
-        lines += [
-            "",
-            f"■ {step['asset']}  ({step['recipe']})",
-            f"    version  {step['version']}",
-            f"    record   {step['record']}",
-            f"    code     {step['stage']} {step['code_version']}, commit {commit}",
-            f"    made     {step['finished']} by {step['user']} on {step['host']}"
-            + (f", reused {step['reused'][:12]}" if step["reused"] else ""),
-            f"    config   {json.dumps(step['asked'], ensure_ascii=False, sort_keys=True)}",
-            f"    from     {', '.join(names.get(d, d[:12]) for d in step['inputs'].values()) or 'the outside'}",
-            f"    checks   {len(results) - len(failed)} of {len(results)} passed",
-        ]
-        made = "external, " if step["statistics"].get("external") else ""
-        lines += [f"    root     {made}{on_one_line(json.dumps(root, ensure_ascii=False))}"] if root else []
-        lines += [f"    failed   {on_one_line(line)}" for line in failed]
-        lines += [f"    rows     {rows}"] if rows else []
-        lines += [
-            f"    waived   {w['check']}: {on_one_line(w['reason'])} ({w['user']}, {w['time']})" for w in step["waivers"]
-        ]
-        lines += [
-            f"    file     {on_one_line(f['path'])}  {f['size_bytes']:,} bytes  sha256 {f['sha256']}"
-            for f in step["files"]
-        ]
-        if gone := step["removed"]:
-            lines.append(f"    removed  content removed on {gone['time'][:10]} by {gone['by']}: {gone['reason']}")
-        if not step["files"]:
-            lines.append("    file     content is not in the store; the record stands")
-    return "\n".join(lines)
-
-
 # ── verify and export ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -281,10 +171,10 @@ def verify(target: str) -> Plain:
     if not target:
         checked = [*store.verify(), *approved.problems(store)]
     else:
-        chain = list(lineage.ancestors(store, _record(store, target)))
+        records = list(lineage.ancestors(store, current(store, target)))
         checked = [
             problem
-            for r in {(r.stage, r.version): r for r in chain}.values()
+            for r in {(r.stage, r.version): r for r in records}.values()
             for problem in store.verify_version(r.stage, r.version)
         ]
     return {"target": target or "everything", "problems": [{"what": p.what, "todo": p.todo} for p in checked]}
@@ -349,7 +239,7 @@ def verify_text(found: Plain) -> str:
 def published(recipe: str, asset: str) -> Path:
     """The verified folder of an asset's current version. Raises RecipeError when it was never made."""
     store = open_store()
-    record = _record(store, f"{recipe}/{asset}")
+    record = current(store, f"{recipe}/{asset}")
     return store.folder(record.stage, record.version)
 
 
@@ -363,7 +253,7 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
     nothing is left behind.
     """
     store = open_store()
-    record = _record(store, target)
+    record = current(store, target)
     if folder.exists():
         raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
     if tfrecord and record.stage != "pretraining_shards":
@@ -373,7 +263,7 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
         )
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
-    told = audit(target)
+    told = chain(store, record)
     why = why_not(source) if record.stage == finetuning.STAGE.name else ""
     note = f"{why}: copied as it is" if why else ""
     try:

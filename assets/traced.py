@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from assets.affected import made_of
 from model import lines, pretraining, seen
 from model.guard import Batches
 from pipeline import documents, lineage
@@ -23,7 +24,7 @@ _TOLD = ("title", "url", "source", "licence", "date", "revision_id")
 def traced(store: Store, record: Record, wanted: Sequence[str]) -> Plain:
     """What is known of these documents in the chain behind a record. Raises DataError where the chain has no documents,
     StoreError where it can't be proven."""
-    chain = list(lineage.ancestors(store, record))
+    chain = list(lineage.ancestors(store, record, roots=True))
     corpora = {each.version: each for each in chain if each.stage == documents.STAGE.name}
     if not corpora:
         raise DataError(
@@ -38,7 +39,7 @@ def traced(store: Store, record: Record, wanted: Sequence[str]) -> Plain:
     for training in trainings:
         for name, told in _in_training(store, training, wanted).items():
             found[name].setdefault("trainings", []).append({"asset": training.asset, "record": training.digest, **told})
-    dependent = [path for version in corpora for path in _made_of(store, version)]
+    dependent = [path for version in corpora for path in made_of(store, documents.STAGE.name, version)]
     for each in found.values():
         if each["is"] not in ("absent", "dropped"):
             each["affected"] = dependent
@@ -88,23 +89,6 @@ def _in_training(store: Store, training: Record, wanted: Sequence[str]) -> dict[
 def _passed_over(metrics: Path) -> list[Batches]:
     rows = [row["passed_over"] for row in lines.read(metrics) if "passed_over" in row]
     return sorted((int(first), int(end)) for first, end in rows)
-
-
-def _made_of(store: Store, version: str) -> list[str]:
-    """Everything that assets of any recipe have now and that was made of these documents."""
-    found = []
-    for path in sorted((store.home / "assets").glob("*/*.json")):
-        record = store.pointer(path.parent.name, path.stem)
-        if record is not None and _descends(store, record, version):
-            found.append(f"{record.recipe}/{record.asset}")
-    return found
-
-
-def _descends(store: Store, record: Record, version: str) -> bool:
-    try:
-        return any((a.stage, a.version) == (documents.STAGE.name, version) for a in lineage.ancestors(store, record))
-    except StoreError:
-        return False  # `bert verify` tells of a chain that is broken
 
 
 def traced_text(found: Plain) -> str:

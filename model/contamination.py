@@ -26,20 +26,25 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="contamination",
     function="model.contamination:measure",
-    version="1",
+    version="2",  # every part, and a list of all touched examples: scores with and without them
     sources=("model/contamination.py", "pipeline/ngrams.py", "pipeline/streams.py"),
 )
 
 SAMPLE = 20
 """touched examples that are named, per task"""
+TOUCHED = "touched.parquet"
+"""all touched examples: task, part, example_id, the first run of words that it shares, and the first document with that run"""
 _PREFIX = "task_data_"
+_HIT = {"example_id": pl.String, "words": pl.String, "doc_id": pl.String}
+_TOUCHED = pl.DataFrame(schema={"task": pl.String, "part": pl.String, **_HIT})
 
 
 def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) -> dict[str, Any]:
-    """Write contamination.json: per task the number of texts, how many are touched, and a sample of them.
+    """Write contamination.json: per task the number of texts, how many are touched, and a sample of them; and touched.parquet
+    with every touched example.
 
-    Reads the training part of `documents` and the test part of every `task_data_T`; where a task has no test examples,
-    its dev part.
+    Reads the training part of `documents` and all parts but train of every `task_data_T`. What a task's entry tells is of its
+    test part, or of dev where it has no test examples; `parts` has every part.
 
     Raises:
         DataError: documents or task data that can't be read.
@@ -47,7 +52,7 @@ def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) 
     tests = {
         name.removeprefix(_PREFIX): _read_tests(folder) for name, folder in sorted(inputs.items()) if _is_task(name)
     }
-    texts = pl.concat([_EMPTY, *(found for _, found in tests.values())])
+    texts = pl.concat([_EMPTY, *(found for parts in tests.values() for found in parts.values())])
     of_text, numbers = words(texts["text"].to_list())
     hashes = runs(of_text, numbers, config.ngram_words)
     corpus = _look_through(inputs["documents"], np.unique(hashes[hashes != NO_RUN]), config.ngram_words)
@@ -58,12 +63,20 @@ def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) 
         "words": corpus.words,
         "tasks": {},
     }
-    first = 0
-    for task, (part, found) in tests.items():
-        rows = per_word.filter(pl.col("row").is_between(first, first + found.height - 1))
-        rows = rows.with_columns(pl.col("row") - first)
-        first += found.height
-        content["tasks"][task] = _NOT_RUN if part is None else _result(part, found, rows, corpus, config.ngram_words)
+    first, touched = 0, [_TOUCHED]
+    for task, parts in tests.items():
+        entries, hits = {}, {}
+        for part, found in parts.items():
+            rows = per_word.filter(pl.col("row").is_between(first, first + found.height - 1))
+            first += found.height
+            hits[part] = _hits(
+                found, rows.with_columns(pl.col("row") - first + found.height), corpus, config.ngram_words
+            )
+            entries[part] = _counts(found, rows, hits[part])
+            named = hits[part].select(pl.lit(task).alias("task"), pl.lit(part).alias("part"), pl.all())
+            touched.append(named)
+        content["tasks"][task] = _entry(entries, hits)
+    pl.concat(touched).write_parquet(out / TOUCHED, compression="zstd")
     (out / "contamination.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return _statistics(content)
 
@@ -76,22 +89,26 @@ def _is_task(name: str) -> bool:
 
 _EMPTY = pl.DataFrame(schema={"example_id": pl.String, "text": pl.String})
 _NOT_RUN: dict[str, Any] = {"part": None, "texts": 0, "measurable": 0, "touched": 0, "share": None, "sample": []}
+_PARTS = (("test", True), ("test_mismatched", False), ("dev", True), ("dev_mismatched", False))
+"""in the order of the report, and whether every task with data has the file"""
 
 
-def _read_tests(folder: Path) -> tuple[str | None, pl.DataFrame]:
-    """(part, its examples: example_id, text); None and no rows for a task without data."""
+def _read_tests(folder: Path) -> dict[str, pl.DataFrame]:
+    """part → its examples (example_id, text); nothing for a task without data."""
     if (folder / NOT_RUN).exists():
-        return None, _EMPTY
-    for part in ("test", "dev"):
+        return {}
+    found = {}
+    for part, expected in _PARTS:
         path = folder / f"{part}.parquet"
+        if not expected and not path.exists():
+            continue
         try:
             table = pl.from_arrow(pq.read_table(path))
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
         assert isinstance(table, pl.DataFrame)
-        if table.height:
-            return part, table.select(pl.col("example_id"), _text(table.columns).alias("text"))
-    return "dev", _EMPTY
+        found[part] = table.select(pl.col("example_id"), _text(table.columns).alias("text"))
+    return found
 
 
 def _text(columns: Sequence[str]) -> pl.Expr:
@@ -143,29 +160,36 @@ def _documents(folder: Path) -> Iterator[tuple[pl.Series, pl.Series]]:
 # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _result(part: str, texts: pl.DataFrame, words: pl.DataFrame, corpus: _Corpus, length: int) -> dict[str, Any]:
-    """One task's entry: `words` has the row (of `texts`) of every word, and the hash of the run that begins there."""
-    measurable = words.filter(pl.col("hash") != 0)["row"].n_unique()
+def _hits(texts: pl.DataFrame, words: pl.DataFrame, corpus: _Corpus, length: int) -> pl.DataFrame:
+    """example_id, words, doc_id of every touched text, by the first run that it shares. `words` has the row (of `texts`) of every
+    word, and the hash of the run that begins there."""
     found = pl.Series(list(corpus.first), dtype=pl.UInt64)
     places = words.with_columns(place=pl.int_range(pl.len()).over("row"))
-    shared = places.filter(pl.col("hash").is_in(found.implode()))
-    touched = shared.unique("row", keep="first", maintain_order=True)
-    sample = [
-        {
-            "example_id": texts["example_id"][row],
-            "words": " ".join(spelled(texts["text"][row])[place : place + length]),
-            "doc_id": corpus.first[run],
-        }
-        for row, place, run in touched.head(SAMPLE).select("row", "place", "hash").iter_rows()
+    shared = places.filter(pl.col("hash").is_in(found.implode())).unique("row", keep="first", maintain_order=True)
+    rows = [
+        (
+            texts["example_id"][row],
+            " ".join(spelled(texts["text"][row])[place : place + length]),
+            corpus.first[run],
+        )
+        for row, place, run in shared.select("row", "place", "hash").iter_rows()
     ]
-    return {
-        "part": part,
-        "texts": texts.height,
-        "measurable": measurable,
-        "touched": touched.height,
-        "share": float(f"{touched.height / measurable:.6g}") if measurable else None,
-        "sample": sample,
-    }
+    return pl.DataFrame(rows, schema=_HIT, orient="row")
+
+
+def _counts(texts: pl.DataFrame, words: pl.DataFrame, hits: pl.DataFrame) -> dict[str, Any]:
+    """How many texts a part has, how many are long enough to tell, and how many of those are touched."""
+    measurable = words.filter(pl.col("hash") != NO_RUN)["row"].n_unique()
+    share = float(f"{hits.height / measurable:.6g}") if measurable else None
+    return {"texts": texts.height, "measurable": measurable, "touched": hits.height, "share": share}
+
+
+def _entry(parts: Mapping[str, Mapping[str, Any]], hits: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
+    """One task's entry: the counts and a sample of its test part, and the counts of every part."""
+    if not parts:
+        return {**_NOT_RUN, "parts": {}}
+    part = "test" if parts["test"]["texts"] else "dev"
+    return {"part": part, **parts[part], "sample": hits[part].head(SAMPLE).to_dicts(), "parts": dict(parts)}
 
 
 def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,5 +202,6 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         "tests": sum(task["texts"] for task in tasks.values()),
         "touched": sum(task["touched"] for task in tasks.values()),
         "touched_by_task": {name: task["touched"] for name, task in tasks.items() if task["part"]},
+        "parts_by_task": {name: task["parts"] for name, task in tasks.items() if task["part"]},
         "dropped": {},
     }

@@ -20,6 +20,7 @@ from typing import Any
 
 from model import checkpoint, launcher, lines
 from model.tasks import NOT_RUN
+from model.timeline import starts_of
 from pipeline import atomic
 from pipeline.config import FinetuneConfig
 from pipeline.settings import settings
@@ -59,6 +60,7 @@ STAGE = Stage(
         "model/scoring/squad_metrics.py",
         "model/metrics.py",
         "model/lines.py",
+        "model/timeline.py",
         "model/tfidf.py",
         "model/bert.py",
         "model/attention.py",
@@ -158,5 +160,6 @@ def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:
         "device_name": starts[-1]["device_name"],
         "threads": starts[-1]["threads"],
         "resume_count": len(starts) - 1,
+        "timeline": {"starts": starts_of(timing)},
         "dropped": {},
     }

@@ -163,6 +163,19 @@ def resampled(predicted: Predicted, names: Sequence[str]) -> dict[str, Resampled
     return _of_examples(predicted, _classes(predicted, names))
 
 
+def scored(predicted: Predicted, name: str) -> float | None:
+    """A metric's median over the seeds, of the examples as they are; None where it is no function of published predictions."""
+    rows = len(predicted.first)
+    statistic: Statistic | None = None
+    if rows and predicted.kind == "span":
+        statistic = _means(predicted, name) if name in _OF_SPANS else None
+    elif rows and predicted.kind == "tagging" and name in _OF_ENTITIES:
+        statistic, rows = _entities(predicted)[name], len(predicted.starts) - 1
+    elif rows:
+        statistic = _classes(predicted, [name]).get(name)
+    return None if statistic is None else float(statistic(np.ones((1, rows)))[0])
+
+
 _OF_SPANS = ("exact_match", "f1")
 _OF_ENTITIES = {"entity_f1", "precision", "recall"}
 

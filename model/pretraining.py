@@ -22,6 +22,7 @@ from typing import Any
 
 from model import checkpoint, launcher, lines
 from model.pretraining_job import STABLE
+from model.timeline import timeline
 from pipeline import atomic
 from pipeline.config import Architecture, PretrainConfig, TrainConfig
 from pipeline.errors import DataError
@@ -47,6 +48,7 @@ STAGE = Stage(
         "model/optimizer.py",
         "model/guard.py",
         "model/lines.py",
+        "model/timeline.py",
         "model/replicas.py",
         "model/lamb.py",
         "model/schedule.py",
@@ -171,6 +173,7 @@ def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[st
         "threads": starts[-1]["threads"],
         "ranks": starts[-1]["ranks"],
         "resume_count": len(starts) - 1,
+        "timeline": timeline(timing, rows),
     }
 
 

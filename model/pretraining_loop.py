@@ -716,6 +716,8 @@ class _Run:
         if self.metrics is None:
             return
         size = self.metrics.sync()
+        if self.timing is not None:
+            self.timing.append({"step": state.step, "checkpoint": True})
         self.saver.save(
             state.step,
             {"model": self.model.state_dict(), "optimizer": self.optimizer.state()},

@@ -9,6 +9,7 @@ report_examples    right and wrong per example
 glue_average       the GLUE average in both ways
 submissions        files for the leaderboards
 report_chance      what chance makes of a score
+report_contamination   scores with and without what the training text holds
 report_settings    the settings that apply
 report_words       plain sentences and warnings
 report_plots       the plots
@@ -21,7 +22,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from model import bootstrap, glue_average, lines, pages, report_settings, report_words
+from model import bootstrap, glue_average, lines, pages, report_contamination, report_settings, report_words
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
@@ -36,8 +37,8 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="benchmark_report",
     function="model.report:make_report",
-    # 3: bounds of chance, right-to-left texts, settings that apply, readable negative intervals, tasks that failed
-    version="3",
+    # 4: scores with and without the examples that the training text holds
+    version="4",
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
@@ -75,9 +76,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     Raises:
         DataError: an input lacks a file, or a task of the recipe has no `finetuned_T`.
     """
-    overlap = (
-        lines.read_json(inputs["contamination"] / "contamination.json")["tasks"] if "contamination" in inputs else {}
-    )
+    overlap = report_contamination.read_overlap(inputs["contamination"]) if "contamination" in inputs else {}
     encoder = inputs.get("pretrained")
     results = {task: task_result(task, inputs, overlap) for task in config.tasks}
     tasks = [result.entry for result in results.values()]
@@ -101,6 +100,8 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     content["settings"] = {"titles": titles, "rows": values}
     reading = [task for task in tasks if task["ran"] and task["hyperparameters"].get("pooling") == "cls"]
     content["reads_cls"] = f"Pooling cls reads [CLS] alone. {SENTENCE_VECTORS}" if reading else ""
+    content["few"] = bootstrap.FEWEST_GROUPS
+    content["with_and_without"] = report_contamination.rows_of([task for task in tasks if task["ran"]])
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
     pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
@@ -203,6 +204,7 @@ def _render(template: str, content: Mapping[str, Any], **more: Any) -> str:
         "count": lambda value: "–" if value is None else f"{value:,}",
         "number": number,
         "overlap": _overlap_words,
+        "beside": report_contamination.cell,
         "absent": _absent,
         "metric": lambda name: METRIC_TITLES.get(name, name),
         "part": lambda name: report_words.PARTS_IN_WORDS.get(name, name),
@@ -329,5 +331,15 @@ def _statistics(content: Mapping[str, Any]) -> dict[str, Any]:
         **learned,
         **scores,
         "table": table,
+        "with_and_without": [
+            {
+                **{name: row[name] for name in ("task", "part", "metric")},
+                **{
+                    name: row[of]["score"]
+                    for name, of in (("all", "all"), ("untouched", "untouched"), ("alone", "touched"))
+                },
+            }
+            for row in content["with_and_without"]
+        ],
         "dropped": {},
     }

@@ -15,6 +15,7 @@ from model.isolated import isolated
 from model.known_tasks import published_of
 from model.predicted import UNITS, Predicted, Resampled, read_predicted, resampled
 from model.report_chance import chance
+from model.report_contamination import Overlap, told_of, with_and_without
 from model.report_examples import worst
 from model.report_settings import settings
 from model.task_records import MALFORMED
@@ -53,10 +54,10 @@ class TaskResult:
     """part → all its scores"""
 
 
-def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any]) -> TaskResult:
+def task_result(task: str, inputs: Mapping[str, Path], overlap: Overlap) -> TaskResult:
     """Read `finetuned_T` and, where it is at hand, `task_data_T`.
 
-    overlap: task → its entry in contamination.json.
+    overlap: as report_contamination.read_overlap gives it; empty where nothing was measured.
 
     Raises:
         DataError: a file that is missing or can't be read.
@@ -101,7 +102,8 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Mapping[str, Any
         "rows": rows,
         "verdict": verdict(rows[0], metric, kind) if rows else None,
         "published": [_beside(row, rows) for row in scores.get("published") or published_of(task)],
-        "contamination": overlap.get(task),
+        "contamination": told_of(overlap.get(task)),
+        "with_and_without": with_and_without(overlap.get(task), predicted, metric),
         "seeds": scores["seeds"],
         "published_seed": scores.get("published_seed"),
         "model_of": scores.get("model_of"),

@@ -6,6 +6,7 @@ from typing import Any
 from model import metrics
 from model.isolated import isolated
 from model.known_tasks import title_of
+from model.report_contamination import sentences as with_and_without
 from model.shown_numbers import decimal, interval
 
 UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
@@ -20,7 +21,7 @@ def in_words(content: Mapping[str, Any]) -> list[str]:
     judged = [task for task in ran if task["verdict"]["pretraining"] is not None]
     helped = [task for task in judged if task["verdict"]["pretraining"] == "helped"]
     for task in ran:
-        sentences.append(_task_words(task))
+        sentences += [_task_words(task), *with_and_without(task)]
     for task in content["tasks"]:
         if task["ran"] and not task["rows"]:
             by = f" by the model of {title_of(task['model_of'])}" if task.get("model_of") else ""

@@ -9,8 +9,9 @@ from pipeline.store import Record, Store
 from pipeline.tombstones import Tombstone
 
 
-def ancestors(store: Store, record: Record) -> Iterator[Record]:
-    """The record and everything it came from, each once, inputs after what they went into.
+def ancestors(store: Store, record: Record, roots: bool = False) -> Iterator[Record]:
+    """The record and everything it came from, each once, inputs after what they went into; with `roots` also the models that
+    training began from, where the store has their records.
 
     Raises StoreError where a record is missing or altered.
     """
@@ -21,7 +22,19 @@ def ancestors(store: Store, record: Record) -> Iterator[Record]:
         if current.digest not in seen:
             seen.add(current.digest)
             yield current
+            root = root_of(store, current) if roots else None
+            waiting.extend([root] if root else [])
             waiting.extend(store.record(digest) for _, digest in sorted(current.inputs.items(), reverse=True))
+
+
+def root_of(store: Store, record: Record) -> Record | None:
+    """The record of the model of our own that an imported one is, if the store has it."""
+    told = (record.body.get("statistics") or {}).get("root")
+    digest = told.get("record") if isinstance(told, Mapping) else None
+    try:
+        return store.record(str(digest)) if digest else None
+    except StoreError:
+        return None
 
 
 def check_one_chain(store: Store, recipe: str, asset: str, inputs: Mapping[str, Record]) -> None:

@@ -122,19 +122,23 @@ class Recipe(Frozen):
 
     def asset_names(self) -> tuple[str, ...]:
         """Every asset of this recipe, each after what it reads."""
-        return tuple(self._makers())
+        return tuple(self.configs())
+
+    def configs(self) -> dict[str, Frozen]:
+        """The frozen configuration of every asset's stage, each after what it reads."""
+        return dict(self._assets())
 
     def config_for(self, asset: str) -> Frozen:
         """The frozen configuration of one asset's stage.
 
         Raises RecipeError, which names the assets that there are, for any other name.
         """
-        makers = self._makers()
-        if asset not in makers:
-            close = difflib.get_close_matches(asset, makers, n=1)
+        configs = self.configs()
+        if asset not in configs:
+            close = difflib.get_close_matches(asset, configs, n=1)
             hint = f"Did you mean {close[0]}? " if close else ""
-            raise RecipeError(f"recipe {self.name} has no asset {asset}", f"{hint}It has: {', '.join(makers)}.")
-        return makers[asset]
+            raise RecipeError(f"recipe {self.name} has no asset {asset}", f"{hint}It has: {', '.join(configs)}.")
+        return configs[asset]
 
     def digest_for(self, asset: str) -> str:
         """Digest of what this recipe says about one asset; it stands in Dagster's code version.
@@ -145,17 +149,13 @@ class Recipe(Frozen):
         origin counts as it is written, but a local path only by its last name and, for a file below 1 MiB that exists,
         by its SHA-256: where files lie never matters.
         """
-        text = json.dumps(_declared(self.config_for(asset)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(self.config_for(asset))
 
     def max_predictions(self, phase: Phase) -> int:
         """`max_predictions_per_seq` of a phase; by default mask_rate × sequence_length, rounded up, but not [CLS] and
         [SEP]."""
         exact = self.shards.mask_rate * phase.sequence_length
         return phase.max_predictions_per_seq or min(math.ceil(round(exact, 9)), phase.sequence_length - 2)
-
-    def _makers(self) -> dict[str, Frozen]:
-        return dict(self._assets())
 
     def _assets(self) -> Iterator[tuple[str, Frozen]]:
         """(asset name, configuration), in an order in which every asset stands after what it reads."""
@@ -338,6 +338,12 @@ def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None 
     """The section's fields that the config has too, but for those of `without`."""
     skipped = without.model_fields if without else {}
     return {name: value for name, value in section if name in config.model_fields and name not in skipped}
+
+
+def digest_of(config: Frozen) -> str:
+    """Digest of what a recipe says about one asset, from its configuration (`Recipe.digest_for`)."""
+    text = json.dumps(_declared(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _declared(value: Any) -> Any:

@@ -328,6 +328,7 @@ def statistics(
         "instances": {part: counted[part]["instances"] for part in PARTS},
         "documents": {part: corpora[part].documents for part in PARTS},
         "dropped": {"no tokens": on_the_way["tokens"]["no tokens"]},
+        "documents_in_pools": on_the_way["pool"]["documents"],
         "pools": {part: parts[part].pools for part in PARTS},
         "shards": {part: parts[part].files for part in PARTS},
         "tokens": {part: counted[part]["tokens"] for part in PARTS},

@@ -10,6 +10,7 @@ key, and the records of its inputs. Under the home folder:
     trash/<stage>/<version>/  tombstones/<stage>/<version>.json   content that `bert gc` removed, and what stays of it
     failures/<recipe>/<asset>.json   what failed the last time (`pipeline.failures`)
     alerts/<name>.json  watched/<recipe>/   what was told to whom, and how runs went (`pipeline.alerts`, `pipeline.watched`)
+    audits/<recipe>/<asset>-<digest>.html   pages that Dagster's asset pages name (`assets.audit_page`)
     staging/<uuid>/  rejected/<version>/  broken/  leases/  runs/<key>/<attempt>/  verified/  views/  locks/
 
 A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.

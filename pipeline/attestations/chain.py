@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.errors import StoreError
+from pipeline.lineage import root_of
 from pipeline.manifest import Entry
 from pipeline.record import Record
 from pipeline.store import Store
@@ -93,7 +94,7 @@ def chain_of(store: Store, record: Record, *others: Record) -> Chain:
         key = (each.recipe, each.asset, each.version)
         if key not in done:
             inputs = {name: visit(store.record(digest)) for name, digest in sorted(each.inputs.items())}
-            root = _root(store, each)
+            root = root_of(store, each)
             inputs |= {"root": visit(root)} if root else {}
             done[key] = Work(each, _made(store, each), inputs, _files(store, each))
             works.append(done[key])
@@ -103,16 +104,6 @@ def chain_of(store: Store, record: Record, *others: Record) -> Chain:
     for other in others:
         visit(other)
     return Chain(tuple(works), model)
-
-
-def _root(store: Store, record: Record) -> Record | None:
-    """The record of the model of our own that an imported one is, if the store has it."""
-    told = (record.body.get("statistics") or {}).get("root")
-    digest = told.get("record") if isinstance(told, Mapping) else None
-    try:
-        return store.record(str(digest)) if digest else None
-    except StoreError:
-        return None
 
 
 def _made(store: Store, record: Record) -> Record | None:

@@ -74,6 +74,10 @@ def test_thirteen_words_touch_whatever_the_case_and_punctuation_and_twelve_do_no
                 "doc_id": "wiki:1",
             }
         ],
+        "parts": {
+            "test": {"texts": 4, "measurable": 2, "touched": 1, "share": 0.5},
+            "dev": {"texts": 0, "measurable": 0, "touched": 0, "share": None},
+        },
     }
 
 
@@ -87,6 +91,31 @@ def test_a_run_does_not_span_two_documents_or_two_tests(tmp_path: Path) -> None:
     found = measure(tmp_path, 6, letters=task(tmp_path / "letters", ["d e f g h i", "a b c d e", "f", "h i j k l m"]))
     assert found["tasks"]["letters"]["measurable"] == 2
     assert [each["example_id"] for each in found["tasks"]["letters"]["sample"]] == ["test:4"]
+
+
+def test_every_part_is_measured_and_every_touched_example_is_listed(tmp_path: Path) -> None:
+    touching = ["a b c d", "x a b c", "b c d", "no run", "g h i"]
+    folder = task(tmp_path / "letters", touching, ["d e f", "c d", "nothing of it"])
+    rows = [{"example_id": "mm:1", "text_a": "a b c", "text_b": None, "label": 0}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=EXAMPLES_SCHEMA), folder / "dev_mismatched.parquet")
+    found = measure(tmp_path, 3, letters=folder, more=task(tmp_path / "more", ["h i j"]))["tasks"]
+    assert found["letters"]["part"] == "test" and found["letters"]["touched"] == 4
+    assert {part: each["touched"] for part, each in found["letters"]["parts"].items()} == {
+        "test": 4,
+        "dev": 1,
+        "dev_mismatched": 1,
+    }
+    assert found["letters"]["parts"]["dev"]["measurable"] == 2
+    listed = pq.read_table(tmp_path / "out" / "touched.parquet").to_pylist()
+    assert [(row["task"], row["part"], row["example_id"], row["words"], row["doc_id"]) for row in listed] == [
+        ("letters", "test", "test:1", "a b c", "wiki:3"),
+        ("letters", "test", "test:2", "a b c", "wiki:3"),
+        ("letters", "test", "test:3", "b c d", "wiki:3"),
+        ("letters", "test", "test:5", "g h i", "wiki:4"),
+        ("letters", "dev", "dev:1", "d e f", "wiki:3"),
+        ("letters", "dev_mismatched", "mm:1", "a b c", "wiki:3"),
+        ("more", "test", "test:1", "h i j", "wiki:4"),
+    ]
 
 
 def test_pairs_and_accents_and_several_tasks_are_kept_apart(tmp_path: Path) -> None:
@@ -117,6 +146,7 @@ def test_the_text_of_every_kind_of_task(tmp_path: Path, kind: TaskKind, row: dic
     folder = tmp_path / kind
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist([{"example_id": "1", **row}], SCHEMAS[kind]), folder / "test.parquet")
+    pq.write_table(SCHEMAS[kind].empty_table(), folder / "dev.parquet")
     found = measure(tmp_path, 4, mine=folder)["tasks"]["mine"]
     assert [(each["example_id"], each["words"]) for each in found["sample"]] == [("1", "a b c d")]
 

@@ -166,7 +166,11 @@ def failed(folder: Path, title: str, why: str) -> Path:
 def contamination(folder: Path, *tasks: str, words: str = "one two three") -> Path:
     folder.mkdir(parents=True)
     sample = [{"example_id": "test:7", "words": words, "doc_id": "enwiki:12"}]
-    entry = {"part": "test", "texts": 2000, "measurable": 1500, "touched": 3, "share": 0.002, "sample": sample}
+    counts = {"texts": 2000, "measurable": 1500, "touched": 3, "share": 0.002}
+    entry = {"part": "test", **counts, "sample": sample, "parts": {"test": counts}}
+    touched = [{"task": task, "part": "test", "example_id": f"test:{n}"} for task in tasks for n in (7, 70, 700)]
+    schema = pa.schema([(name, pa.string()) for name in ("task", "part", "example_id", "words", "doc_id")])
+    pq.write_table(pa.Table.from_pylist(touched, schema=schema), folder / "touched.parquet")
     (folder / "contamination.json").write_text(json.dumps({"ngram_words": 13, "tasks": dict.fromkeys(tasks, entry)}))
     return folder
 
@@ -246,7 +250,11 @@ def test_numbers(demo: Path) -> None:
 
 def test_words_say_when_pretraining_did_not_help(demo: Path) -> None:
     words = json.loads((demo / "report.json").read_text())["in_words"]
-    masked, pairs, r8, books, sst2, together, missing = words
+    masked, pairs, r8, touched, books, touched_books, sst2, together, missing = words
+    # examples 7, 70 and 700 are touched, and the two first of them are wrong (all seeds: 120, 126 and 118 or more are)
+    assert "3 of 2,000 texts of test share a long run of words" in touched
+    assert "Without them it gets 94.1 (9" in touched and "too few to say anything" in touched
+    assert "2 of 150 texts of test share" in touched_books
     assert "guesses 12.4 % of the masked words: 2.7 times as many as always guessing" in masked
     assert "not measurably more than" in pairs  # 54.3 against 53.2 % of 280 pairs
     # 94.0 and 93.9 % of 2,000: 1.96 · √((0.94 · 0.06 + 0.939 · 0.061) / 2000) = 1.5 points
@@ -369,7 +377,7 @@ def test_text_from_data_is_never_markup(tmp_path: Path) -> None:
         assert markup not in rendered
     assert rendered.count("alert(") >= 4
     widths = [line.count("<td") for line in rendered.split("<tr>") if "alert(" in line and "<td" in line]
-    assert widths and set(widths) <= {12, 11, 14, 4, 3}  # a title with | stays in its own cell
+    assert widths and set(widths) <= {12, 11, 14, 4, 3, 7}  # a title with | stays in its own cell
 
 
 def test_a_task_that_failed_is_named_with_its_reason(tmp_path: Path) -> None:
