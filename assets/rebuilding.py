@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assets import graph
-from assets.reading import audited
+from assets.named import named
 from assets.told import on_one_line
 from pipeline import manifest, sources
 from pipeline.build import ABSENT, RECORDED_LIBRARIES, failed, git_state, open_store
@@ -43,7 +43,7 @@ def check(target: str, scratch: Path | None) -> Plain:
     found |= {"circumstances": [], "rebuilt": None, "same_bytes": None, "files": [], "tolerance": None}
     try:
         store = open_store()
-        record = audited(store, target)
+        record = named(store, target)
         found |= {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "record": record.digest}
         stage = _stage(record)
         found["circumstances"] = _circumstances(record, stage)
