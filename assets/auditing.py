@@ -76,8 +76,13 @@ def _unknown(found: Mapping[str, Any]) -> Iterator[str]:
     for books in found["books"]:
         if books["why"]:
             yield f"{books['asset']}: the books and their licences ({books['why']})"
-        elif UNKNOWN in books["licences"]:
+            continue
+        if UNKNOWN in books["licences"]:
             yield f"{books['asset']}: the licence of {books['licences'][UNKNOWN]:,} books"
+        for name in ("title", "author"):
+            count = sum(not book[name] for book in books["books"])
+            if count:
+                yield f"{books['asset']}: the {name} of {count:,} books"
     for step in found["workings"]:
         missing = [name.replace("_", " ") for name, value in step.items() if value == UNKNOWN]
         if missing:

@@ -426,8 +426,9 @@ def import_tfrecord(
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, and why; touch nothing")] = False,
     restore: Annotated[
-        str, typer.Option(metavar="VERSION", help="bring this version back from the trash; its beginning will do")
-    ] = "",
+        str | None,
+        typer.Option(metavar="VERSION", help="bring this version back from the trash; its beginning will do"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put away content that nothing needs any more: what assets have now and had lately, champions, what somebody reads, and all
@@ -438,7 +439,7 @@ def gc(
     """
     from assets import retained
 
-    if restore:
+    if restore is not None:
         if dry_run:
             raise RecipeError("--restore and --dry-run don't go together", f"bert gc --restore {restore}")
         show(retained.bring_back(restore), as_json, retained.bring_back_text)

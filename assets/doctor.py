@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from assets import graph
+from assets import approved, graph
 from pipeline import garbage, units
 from pipeline.build import open_store
 from pipeline.errors import BertError
@@ -38,6 +38,8 @@ def checks() -> list[Check]:
         *_recipes(),
         _leftovers(),
         _trash(),
+        _in_use(),
+        *_told(),
         _training_runs(),
         _dagster_runs(),
     ]
@@ -139,6 +141,30 @@ def _trash() -> Check:
     days = settings().retention.grace_days
     todo = f"`bert gc` removes for good what lies there for {days:g} days; bert gc --restore VERSION brings it back."
     return _check("trash", "ok", f"{count} version(s), {units.size(size)}", todo)
+
+
+def _in_use() -> Check:
+    """Champions, bans and what is said of releases; contents are looked at, not read."""
+    broken = [f"{each.what} → {each.todo}" for each in approved.problems(open_store())]
+    if broken:
+        return _check("champions", "error", broken[0], f"and {len(broken) - 1} more: bert verify" if broken[1:] else "")
+    return _check("champions", "ok", "what is named is there")
+
+
+def _told() -> list[Check]:
+    """Where alerts and metrics go: what would only be noticed when something has to be told."""
+    chosen, found = settings(), []
+    if chosen.alerts is not None:
+        missing = [name for name in chosen.alerts.variables if not os.environ.get(name)]
+        todo = "Set it for whoever runs bert and Dagster's daemon." if missing else ""
+        state = f"not set: {', '.join(missing)}" if missing else "all that they need is set"
+        found.append(_check("alerts", "error" if missing else "ok", state, todo))
+    if chosen.metrics_path is not None:
+        folder = chosen.metrics_path.parent
+        good = folder.is_dir() and os.access(folder, os.W_OK)
+        todo = "" if good else "Make the folder, or set `metrics` in settings.yaml to another."
+        found.append(_check("metrics", "ok" if good else "error", f"{chosen.metrics_path}", todo))
+    return found
 
 
 def _training_runs() -> Check:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from assets import graph
-from pipeline.errors import RecipeError
-from pipeline.store import Record, Store
+from pipeline.errors import RecipeError, StoreError
+from pipeline.store import CHAMPION, Record, Store
 
 
 def named(store: Store, target: str) -> Record:
@@ -28,7 +28,12 @@ def current(store: Store, target: str) -> Record:
         declared = graph.load().recipes.get(recipe)
         if declared and asset:
             declared.config_for(asset)  # names the assets that there are, where this is none
-        made = sorted(path.stem for path in (store.home / "assets" / recipe).glob("*.json")) if recipe else []
+        pointers = (store.home / "assets" / recipe).glob("*.json") if recipe else ()
+        made = sorted(path.stem for path in pointers if path.name != CHAMPION)
+        if asset in made:
+            raise StoreError(
+                f"the record of {target} is lost or was altered", "bert verify names it; bert run makes it anew."
+            )
         raise RecipeError(
             f"{target}: the store has no such artifact" + (f"; {recipe} has {', '.join(made)}" if made else ""),
             f"Make it: bert run {target}"
@@ -43,7 +48,7 @@ def _earlier(store: Store, recipe: str, asset: str, count: str) -> Record:
     if not count.isdecimal() or int(count) >= len(had):
         raise RecipeError(
             f"{recipe}/{asset}~{count}: the store has {len(had)} records of it",
-            f"~0 is what it is now, ~{max(0, len(had) - 1)} the oldest.",
+            f"~0 is what it is now, ~{len(had) - 1} the oldest." if len(had) > 1 else "Leave ~ and the number out.",
         )
     return store.record(had[int(count)])
 

@@ -55,7 +55,14 @@ def promote(recipe: str, reason: str) -> Plain:
     if record is None:
         raise RecipeError(f"{recipe} has no release", f"Make it: bert run {recipe}/{RELEASE}")
     _reasoned(reason, f"bert promote {recipe}")
+    now = champion.read(store, recipe).champion
+    if now is not None and store.record(now).version == record.version:
+        return {**_told(store, recipe), "gates": "It was the champion already; nothing was changed."}
     decision = store.pointer(recipe, DECISION)
+    if decision is None and store.history(recipe, DECISION):
+        raise StoreError(
+            f"the record of {recipe}/{DECISION} is lost or was altered", "bert verify names it; bert run makes it anew."
+        )
     if decision is not None and store.record(decision.inputs[RELEASE]).version != record.version:
         decision = None  # it is of another release
     attest(store, record)

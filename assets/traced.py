@@ -2,6 +2,8 @@
 what depends on it. From records and content alone; what is gone is said to be unknown.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +14,7 @@ import polars as pl
 from assets.affected import made_of
 from model import lines, pretraining, seen
 from model.guard import Batches
+from model.isolated import isolated
 from pipeline import documents, lineage
 from pipeline.errors import DataError, StoreError
 from pipeline.store import Record, Store
@@ -43,7 +46,7 @@ def traced(store: Store, record: Record, wanted: Sequence[str]) -> Plain:
     for each in found.values():
         if each["is"] not in ("absent", "dropped"):
             each["affected"] = dependent
-            each["exclude"] = f"{each['document']},WHY IT IS WITHDRAWN"
+            each["exclude"] = _csv_line(each["document"], "WHY IT IS WITHDRAWN")
     return {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "documents": list(found.values())}
 
 
@@ -91,16 +94,23 @@ def _passed_over(metrics: Path) -> list[Batches]:
     return sorted((int(first), int(end)) for first, end in rows)
 
 
+def _csv_line(*values: str) -> str:
+    """As it may stand in a .csv file."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="").writerow(values)
+    return written.getvalue()
+
+
 def traced_text(found: Plain) -> str:
     """A block per document."""
     told = [f"{found['asset']}  version {found['version']}"]
     for each in found["documents"]:
         told += [
             "",
-            f"■ {each['document']}: {_IS.get(each['is'], each['is'])}"
+            f"■ {isolated(each['document'])}: {_IS.get(each['is'], each['is'])}"
             + (f" ({each['why']})" if each.get("why") else ""),
         ]
-        told += [f"    {name:9} {each[name]}" for name in _TOLD if each.get(name)]
+        told += [f"    {name:9} {isolated(each[name])}" for name in _TOLD if each.get(name)]
         for training in each.get("trainings", ()):
             told += [f"    {line}" for line in _training_lines(training)]
         if "affected" in each:

@@ -7,6 +7,7 @@ A change replaces one file, so that a reader sees the old champion or the new on
 first: a process that dies between the two leaves the old champion, and rolling back again goes on.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from pipeline.owners import held_lock
 from pipeline.store import CHAMPION, Record, Store
 
 BARRED = "barred.json"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,14 @@ def read(store: Store, recipe: str) -> Champion:
         return Champion()
     try:
         history = tuple(Change(**change) for change in found["history"])
+        named = [found["champion"], found["previous"], *(c.instead_of for c in history), *(c.decision for c in history)]
+        wrong = [each for each in named if each is not None and not (isinstance(each, str) and _DIGEST.fullmatch(each))]
+        if wrong or not all(isinstance(c.champion, str) and _DIGEST.fullmatch(c.champion) for c in history):
+            raise ValueError("it names no record")
+        if found["champion"] is None:
+            raise ValueError("it names no champion")
         return Champion(found["champion"], found["previous"], history)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from None
 
 
@@ -116,6 +124,8 @@ def rollback(store: Store, recipe: str, who: str, why: str, time: str, to: str |
         now = read(store, recipe)
         if now.champion is None:
             raise StoreError(f"{recipe} has no champion", f"Promote one first: bert promote {recipe}")
+        if to == "":
+            raise StoreError("--to names no version", f"Leave it out, or name one: bert status {recipe}")
         earlier = _earlier(store, now)
         chosen = [record for record in earlier if record.version.startswith(to or "")]
         if not chosen:
@@ -160,9 +170,18 @@ def _bans(store: Store) -> Sequence[Ban]:
     path = store.home / BARRED
     found = read_kept(path)
     try:
+        if not isinstance(found, list | None):
+            raise TypeError("it is no list")
         return [Ban(**each) for each in found or ()]
     except TypeError as error:
         raise damaged(path, error) from None
+
+
+def lost_bans(store: Store, known: Champion) -> list[str]:
+    """Versions that were rolled back, which bars them, and of which the list says nothing at all: it was lost, or is an older one."""
+    told = {ban.version for ban in _bans(store)}
+    gone = [c.instead_of for c in known.history if c.did == "rolled back" and c.instead_of is not None]
+    return sorted({store.record(digest).version for digest in gone} - told)
 
 
 def _earlier(store: Store, now: Champion) -> list[Record]:

@@ -391,7 +391,7 @@ class Gates(Frozen):
     """points that the score of a task may be below"""
     by_task: dict[Name, Annotated[float, Field(ge=0)]] = {}
     """the same of single tasks"""
-    floors: dict[Name, float] = {}
+    floors: dict[Name, Annotated[float, Field(ge=0, le=100)]] = {}
     """points: the least score of a task, or of `mlm_accuracy` or `sentence_accuracy` on held-out text"""
     drift: Annotated[float, Field(ge=0)] = 0.25
     """population stability index of what the documents are, against the champion's: their lengths, their sources"""
@@ -410,7 +410,7 @@ class Retrain(Frozen):
     """from drawn weights; from the champion's weights; or from those of its stable phase with the optimizer's state"""
     scratch_every: Count | None = None
     """every so many retrains begin from drawn weights all the same, so that no drift piles up"""
-    wait_days: Annotated[int, Field(ge=0)] = 14
+    wait_days: Annotated[int, Field(ge=0, le=365)] = 14
     """where several wikis are read: days that the first one's new dump waits for those of the others"""
     shrink: Share = 0.1
     """a dump that is smaller than the one before by a larger share is held until a person asks for it"""

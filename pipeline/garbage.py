@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pipeline import progress, retention
+from pipeline import champion, progress, retention
 from pipeline.atomic import explained
 from pipeline.contents import entries
 from pipeline.errors import StoreError
@@ -113,7 +113,7 @@ def _state(store: Store, there: Sequence[Version]) -> State:
     return State(
         records=store.records(),
         pointers=_pointers(home),
-        champions=_champions(home),
+        champions=champions(store),
         attested={path.name for path in entries(home / "attestations")},
         unfinished={run.parent.name: _read_by(run.parent / RUN_INPUTS) for run in store.unfinished_runs()},
         leased=store.leased(),
@@ -146,27 +146,15 @@ def _pointers(home: Path) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def _champions(home: Path) -> dict[str, list[str]]:
-    return {path.parent.name: champions(path) for path in sorted((home / "assets").glob(f"*/{CHAMPION}"))}
-
-
-def champions(path: Path) -> list[str]:
-    """Digests of the records of the champion and the one before, and of the decisions that made them so, of a recipe's champion.json:
-    {"champion": DIGEST, "previous": DIGEST or null, "history": …}. Raises StoreError for a file that is none."""
-    with explained(path):
-        try:
-            told = json.loads(path.read_bytes())
-            digests = [told["champion"], told.get("previous")]
-            digests += [each.get("decision") for each in told.get("history", ()) if each["champion"] in digests[:2]]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            digests = [0]
-    named = [digest for digest in digests if digest is not None]
-    if not all(isinstance(digest, str) and VERSION.fullmatch(digest) for digest in named):
-        raise StoreError(
-            f"{path} does not name a champion: what it needs is not known, so nothing goes",
-            "Restore it from a backup, or promote again.",
-        )
-    return named
+def champions(store: Store) -> dict[str, list[str]]:
+    """Recipe → digests of the records of its champion and the one before, and of the decisions that made them so. Raises StoreError
+    where a file of them is damaged: what it needs is not known."""
+    found = {}
+    for path in sorted((store.home / "assets").glob(f"*/{CHAMPION}")):
+        known = champion.read(store, path.parent.name)
+        in_use = [digest for digest in (known.champion, known.previous) if digest is not None]
+        found[path.parent.name] = in_use + [c.decision for c in known.history if c.decision and c.champion in in_use]
+    return found
 
 
 def _read_by(path: Path) -> list[str] | None:

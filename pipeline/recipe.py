@@ -564,6 +564,10 @@ def _retrain_contradictions(recipe: Recipe, pretraining: Pretraining) -> Iterato
         yield ("retrain", "start"), "only a schedule with decay: wsd has a stable phase", retrain.start, todo
     if retrain.start == "scratch" and retrain.scratch_every is not None:
         yield ("retrain", "scratch_every"), "every retrain begins from scratch", retrain.scratch_every, "Remove it."
+    sources = recipe.corpus.sources.values() if recipe.corpus else ()
+    if not any(isinstance(s.from_, PathFrom) or getattr(s.from_, "dump", None) == "latest" for s in sources):
+        todo = "Write `dump: latest` of a wiki, or name a folder that changes; else remove the section."
+        yield ("retrain",), "every source is fixed, so that no retrain would see anything new", None, todo
     yield from _gate_contradictions(recipe, retrain.gates)
 
 

@@ -15,6 +15,9 @@ PATTERNS: Mapping[str, str] = {
     r"^[a-z0-9_]+$": "must be the name of a wiki, as enwiki: small letters, digits and _",
     r"^(latest|\d{8})$": "must be latest, or the date of a dump, as 20260101",
     r"^https?://[^/?#\s]+(/[^?#\s]*)?$": "must be an address, as https://dumps.wikimedia.org",
+    r"^https?://[^/?#\s]+([/?][^#\s]*)?$": "must be an address, as https://hooks.example.com/bert",
+    r"^[^@\s<>,;]+@[^@\s<>,;]+$": "must be a mail address, as team@example.com",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "must be the name of an environment variable",
     r"^[a-z0-9.:-]+$": "must be a host, as dumps.wikimedia.org",
 }
 """Pattern of a field in pipeline/config.py or settings.py → the rule."""

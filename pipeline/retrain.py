@@ -61,7 +61,7 @@ def now(store: Store, recipe: Recipe, dump: str | None = None, network: bool = F
     Without `network`, dumps that were asked for before count. Raises SourceError where no dump is known, RecipeError where
     `dump` is no date, StoreError where a file is damaged.
     """
-    if dump is not None and not _DATE.fullmatch(dump):
+    if dump is not None and not _is_date(dump):
         raise RecipeError(f"{dump!r} is no date of a dump", "Write it as YYYYMMDD.")
     if dump is not None and (settled := _read(_path(store, recipe.name, dump))):
         return settled
@@ -76,6 +76,13 @@ def now(store: Store, recipe: Recipe, dump: str | None = None, network: bool = F
     number = max((moment.number for moment in before), default=0) + 1
     sizes = {source: wikimedia.size(each) for source, each in found.items()}
     return Moment(name, dumps, sizes, number, in_use, scored.digest if scored else None)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(_DATE.fullmatch(text)) and datetime.strptime(text, "%Y%m%d") is not None
+    except ValueError:
+        return False
 
 
 def settle(store: Store, recipe: Recipe, dump: str | None = None) -> Moment:

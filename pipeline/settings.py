@@ -203,8 +203,10 @@ class WebhookSettings(Frozen):
 
     @model_validator(mode="after")
     def _one(self) -> "WebhookSettings":
-        if (self.url is None) == (self.url_from is None):
+        if self.url is None and self.url_from is None:
             raise ValueError("needs url, or url_from: the name of an environment variable that holds the URL")
+        if self.url is not None and self.url_from is not None:
+            raise ValueError("has url and url_from: keep one of the two")
         return self
 
 
@@ -232,6 +234,13 @@ class AlertSettings(Frozen):
 
     webhook: WebhookSettings | None = None
     email: EmailSettings | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that are read when something is told."""
+        named = [self.webhook.url_from] if self.webhook else []
+        named += [self.email.user_from, self.email.password_from] if self.email else []
+        return tuple(name for name in named if name is not None)
 
     @model_validator(mode="after")
     def _any(self) -> "AlertSettings":
@@ -295,8 +304,8 @@ class Settings(Frozen):
 
 
 def _got(error: Mapping[str, Any]) -> str:
-    """The refused value; not where a rule of ours says what is wrong with it: it may hold a password."""
-    return "" if error["type"] == "value_error" else f" (got {error['input']!r})"
+    """The refused value; not where a rule of ours says what is wrong with it, and not of alerts: it may hold a password."""
+    return "" if error["type"] == "value_error" or "alerts" in error["loc"] else f" (got {error['input']!r})"
 
 
 @cache

@@ -30,6 +30,16 @@ def keep(store: Store, version: str, files: Mapping[str, bytes]) -> Path:
     return place
 
 
+def digests(store: Store, version: str) -> dict[str, set[str]]:
+    """File → SHA-256 that it has in any set that is or was said of a version."""
+    older = store.home / FOLDER / "older" / version
+    found: dict[str, set[str]] = {}
+    for folder in (store.home / FOLDER / version, *(older.iterdir() if older.is_dir() else ())):
+        for name, data in _read(folder).items():
+            found.setdefault(name, set()).add(hashlib.sha256(data).hexdigest())
+    return found
+
+
 def faults(store: Store) -> Iterator[str]:
     """What of the newest sets is not what their own provenance says: missing, changed or added files."""
     for folder in sorted(path for path in (store.home / FOLDER).glob("*") if path.name != "older"):

@@ -14,13 +14,13 @@ from tests.assets.bertcli import recorded
 TIME = "2026-01-02T03:04:05.000000+00:00"
 
 
-def release(store: Store, text: str) -> Record:
-    """A release of the recipe `monthly`."""
+def release(store: Store, text: str, recipe: str = "monthly") -> Record:
+    """A release of a recipe."""
     with store.staging() as staged:
         (staged / "model.safetensors").write_text(text, encoding="utf-8")
         (staged / "README.md").write_text(f"---\ntags: []\n---\n# {text}\n", encoding="utf-8")
         version = store.publish("release", staged)
-    return recorded(store, "monthly", "release", "release", version, {})
+    return recorded(store, recipe, "release", "release", version, {})
 
 
 @pytest.fixture

@@ -203,6 +203,7 @@ def test_the_scores_of_a_champion_and_what_its_decision_compared_with_stay(store
     made(store, "demo", "finetuned_x", "finetuned", "scores of the third")
     made(store, "demo", "decision", "promotion_decision", "no", chain(store, "demo", "third"))
     promoted = {"champion": second["model"].digest, "instead_of": first["model"].digest, "decision": decision.digest}
+    promoted |= {"did": "promoted", "who": "ann", "why": "it is better", "time": "2026-01-02T03:04:05+00:00"}
     champion = {"champion": second["model"].digest, "previous": None, "history": [promoted]}
     path = store.home / "assets" / "demo" / "champion.json"
     path.write_text(json.dumps(champion), encoding="utf-8")
@@ -222,7 +223,7 @@ def test_a_champion_that_can_not_be_read_stops_everything(store: Store, text: st
     path = store.home / "assets" / "demo" / "champion.json"
     path.write_text(text, encoding="utf-8")
     before = tree(store.home)
-    with pytest.raises(StoreError, match=r"champion\.json does not name a champion"):
+    with pytest.raises(StoreError, match=r"champion\.json is damaged"):
         garbage.collect(store, KEEP_ONE)
     after = tree(store.home)
     assert after.pop("locks/gc") and after == before
