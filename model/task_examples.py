@@ -168,12 +168,14 @@ class _Place:
 
     def text(self, row: dict[str, Any], column: str) -> str:
         """A text; "" where there is none."""
+        self.named(row, column, optional=False)
         value = row.get(column)
-        if value is None:
-            if column not in row:
-                raise self.wrong(f"no {column!r}; there is {', '.join(map(repr, row))}")
-            return ""
-        return self.checked(value, column)
+        return "" if value is None else self.checked(value, column)
+
+    def named(self, row: dict[str, Any], column: str, optional: bool) -> None:
+        """DataError where a record has not even the name of what it must have: a wrong name would look like many empty values."""
+        if column not in row and not optional:
+            raise self.wrong(f"no {column!r}; there is {', '.join(map(repr, row))}")
 
     def checked(self, value: Any, column: str) -> str:
         if not isinstance(value, str):
@@ -192,9 +194,8 @@ class _Place:
 
     def label(self, row: dict[str, Any], column: str, optional: bool) -> str | None:
         """A label as text, "" for an empty one; None where it is not there and need not be."""
+        self.named(row, column, optional)
         value = row.get(column)
-        if value is None and column not in row and not optional:
-            raise self.wrong(f"no {column!r}; there is {', '.join(map(repr, row))}")
         if value is None:
             return None if optional else ""
         if isinstance(value, bool):
@@ -223,8 +224,9 @@ class _Place:
             return form.labels[value]
         return str(value) if isinstance(value, int) else self.checked(value, form.tags).strip()
 
-    def answers(self, row: dict[str, Any], form: TaskForm) -> list[tuple[str, int | None]]:
+    def answers(self, row: dict[str, Any], form: TaskForm, optional: bool) -> list[tuple[str, int | None]]:
         """(text, start or None) of every answer."""
+        self.named(row, form.answers, optional)
         value = row.get(form.answers)
         if value is None or value == "":
             return []
@@ -339,6 +341,7 @@ def _of_words(file: File, example_id: str, row: dict[str, Any], place: _Place, c
     """tagging, from records: two columns of lists"""
     form = file.form
     words = place.texts(row, form.words)
+    place.named(row, form.tags, optional=file.is_test)
     tags = row.get(form.tags)
     if tags is None and not file.is_test:
         return EMPTY_LABEL
@@ -361,7 +364,7 @@ def _of_question(file: File, example_id: str, row: dict[str, Any], place: _Place
         question=place.text(row, form.question),
         context=place.text(row, form.context),
         title=None if title is None else place.checked(title, form.document),
-        answers=place.answers(row, form),
+        answers=place.answers(row, form, optional=file.is_test),
         impossible=None,
     )
     known = row.get(form.answers) is not None or not file.is_test
@@ -381,7 +384,24 @@ _BUILD = {
 
 def _label(file: File, row: dict[str, Any], place: _Place, column: str) -> str | None:
     label = place.label(row, column, optional=file.is_test)
-    return None if label == "" and _kept_whole(file) else label
+    return None if label == "" and file.is_test else label
+
+
+def with_answers(part: str, examples: list[Example], answer: str, counted: Counted) -> list[Example]:
+    """A user's test part: where some answers are known, the examples without one are dropped, since they can't be scored; where
+    none is, all stay, to be answered, and that is noted."""
+    known = [each for each in examples if each.label is not None or each.values.get("impossible") is not None]
+    if not known and examples:
+        counted.notes.append(f"no example of {part} has an answer in {answer!r}: they are answered, and not scored")
+    if not known or len(known) == len(examples):
+        return examples
+    counted.drop(part, EMPTY_LABEL, len(examples) - len(known))
+    return known
+
+
+def answer_column(form: TaskForm) -> str:
+    """The column that holds the answers."""
+    return _columns(form)[1]
 
 
 def _kept_whole(file: File) -> bool:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from model import conll
 from model.known_tasks import KNOWN, KnownTask, title_of
 from model.official_files import official_files, where_to_get
-from model.task_examples import Counted, File, read_examples
+from model.task_examples import Counted, File, answer_column, read_examples, with_answers
 from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
 from model.task_split import Parts, by_hash, overlap, positives, split_own
@@ -34,7 +34,9 @@ from pipeline.stage import Stage
 STAGE = Stage(
     name="task_data",
     function="model.tasks:prepare_task",
-    version="3",  # 2: files of the tasks known by name, every kind; 3: lines of names, labels that train lost to a share
+    # 2: files of the tasks known by name, every kind; 3: lines of names, labels that train lost to a share; 4: of a user's test part
+    # either all examples are answered or those without are dropped
+    version="4",
     sources=(
         "model/tasks.py",
         "model/known_tasks.py",
@@ -164,7 +166,8 @@ def _own(config: TaskDataConfig, out: Path, scratch: Path) -> _Read | _Absent:
         if origin is not None:
             (scratch / part).mkdir()
             path = _one_file(sources.open_files(origin, scratch / part), part)
-            read[part] = _listed(read_examples(File(part, path, define), counted), read)
+            found = _listed(read_examples(File(part, path, define), counted), read)
+            read[part] = with_answers(part, found, answer_column(define), counted) if part == "test" else found
             named[part] = str(path)
     tested = define.files.test is not None or define.test_share is not None
     form, metric = _named_tags(define, read, counted), define.metric or default_metric(define.kind)

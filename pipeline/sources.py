@@ -15,8 +15,8 @@ from typing import Any
 
 from pipeline import atomic, downloads, progress, wheels, wikimedia
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
-from pipeline.content import reference
-from pipeline.errors import SourceError
+from pipeline.content import file_sha256, reference
+from pipeline.errors import DataError, SourceError
 from pipeline.settings import settings
 from pipeline.stage import Stage
 
@@ -94,7 +94,7 @@ def resolve(from_: Origin, network: bool = True) -> dict[str, Any]:
     the first time need the network; `network=False` takes what is known instead. Raises SourceError.
     """
     if isinstance(from_, PathFrom):
-        return {"files": _described(from_)}
+        return {"files": _described(from_, broken=True)}
     if isinstance(from_, UrlFrom):
         return {"sha256": from_.sha256, "name": downloads.name_of(from_)}
     if isinstance(from_, WheelFrom):
@@ -120,15 +120,20 @@ def open_files(from_: Origin, scratch: Path) -> Path:
 
 
 def present(from_: Origin) -> bool:
-    """Whether a local path exists; anything else counts as there, and fails when it is fetched and is not."""
-    return not isinstance(from_, PathFrom) or Path(from_.path).exists()
+    """Whether a local path exists, of a folder whether it holds anything; anything else counts as there, and fails when it is fetched
+    and is not."""
+    if not isinstance(from_, PathFrom):
+        return True
+    path = Path(from_.path)
+    return any(not each.name.startswith(".") for each in path.iterdir()) if path.is_dir() else path.exists()
 
 
 # ── local files ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _described(from_: PathFrom) -> list[dict[str, Any]]:
-    """References (`content.reference`) to a file, or to all files below a folder, by relative path."""
+def _described(from_: PathFrom, broken: bool = False) -> list[dict[str, Any]]:
+    """References (`content.reference`) to a file, or to all files below a folder, by relative path. `broken`: also to a Parquet file
+    that can't be read, by its bytes: whoever reads it says so, where it can be told which asset is the worse for it."""
     root = Path(from_.path)
     files = list(_local_files(root))
     base = root if root.is_dir() else root.parent
@@ -136,12 +141,17 @@ def _described(from_: PathFrom) -> list[dict[str, Any]]:
     described = []
     done = 0
     for path in files:
+        name, cache = path.relative_to(base).as_posix(), settings().home_path / "verified"
         try:
-            entry = reference(path, path.relative_to(base).as_posix(), settings().home_path / "verified")
+            entry = reference(path, name, cache)
         except OSError as error:
             raise SourceError(
                 f"{path} can't be read: {error.strerror}", "Check the file and its permissions."
             ) from error
+        except DataError:
+            if not broken:
+                raise
+            entry = {"path": name, "size_bytes": path.stat().st_size, "sha256": file_sha256(path, cache)}
         described.append(entry)
         done += entry["size_bytes"]
         progress.report(done, total, "bytes")

@@ -110,6 +110,39 @@ def test_an_unlabelled_test_set(tmp_path: Path) -> None:
     assert examples(out, "test") == {"test:1": ("unknown", None)}
 
 
+def lines(path: Path, *records: dict[str, Any]) -> PathFrom:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return PathFrom(path=str(path))
+
+
+@pytest.mark.parametrize("empty", [None, "", "absent"])
+def test_of_a_test_set_with_some_answers_the_others_are_dropped_and_counted(tmp_path: Path, empty: str | None) -> None:
+    left: dict[str, Any] = {} if empty == "absent" else {"label": empty}
+    train = table(tmp_path / "train.csv", [(f"a {n}", "xy"[n % 2]) for n in range(40)])
+    some = [{"text": f"known {n}", "label": "x"} for n in range(3)] + [{"text": f"not {n}", **left} for n in range(6)]
+    statistics, out = prepare(tmp_path, Task(files=TaskFiles(train=train, test=lines(tmp_path / "test.jsonl", *some))))
+    assert [text for text, _ in examples(out, "test").values()] == ["known 0", "known 1", "known 2"]
+    assert statistics["dropped"]["test: empty label"] == 6
+
+    (out / "again").mkdir()
+    none = Task(files=TaskFiles(train=train, test=lines(tmp_path / "none.jsonl", *some[3:])))
+    statistics, out = prepare(out / "again", none)
+    assert [label for _, label in examples(out, "test").values()] == [None] * 6, "all are answered, none is scored"
+    assert "no example of test has an answer in 'label': they are answered, and not scored" in json.dumps(statistics)
+
+
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_a_wrong_name_for_the_answers_is_not_taken_for_questions_without_any(tmp_path: Path, part: str) -> None:
+    good = [
+        {"question": f"what {n}?", "context": f"the river {n} runs", "answers": {"text": ["river"]}} for n in range(40)
+    ]
+    bad = [{name.replace("answers", "answer"): value for name, value in record.items()} for record in good]
+    files = {"train": lines(tmp_path / "train.jsonl", *good), "dev": lines(tmp_path / "dev.jsonl", *good[:5])}
+    files[part] = lines(tmp_path / "bad.jsonl", *bad)
+    with pytest.raises(DataError, match=r"bad\.jsonl, line 1: no 'answers'; there is 'question', 'context', 'answer'"):
+        prepare(tmp_path, Task(kind="span", files=TaskFiles.model_validate(files)))
+
+
 def test_files_that_were_never_there(tmp_path: Path) -> None:
     files = TaskFiles(train=table(tmp_path / "a.csv", []), test=PathFrom(path=str(tmp_path / "gone" / "t.csv")))
     statistics, out = prepare(tmp_path, Task(title="Mine", files=files))
