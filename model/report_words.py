@@ -14,6 +14,10 @@ UNKNOWN = "unknown: the text that this checkpoint was trained on is not here"
 PARTS_IN_WORDS = {"test_mismatched": "test (mismatched)", "dev_mismatched": "dev (mismatched)"}
 
 
+FEW = 30
+"""examples, articles or documents below which a score says little"""
+
+
 def in_words(content: Mapping[str, Any]) -> list[str]:
     """The result in plain sentences."""
     sentences = [*_held_out_words(content["pretraining"])] if content["pretraining"] else []
@@ -116,6 +120,10 @@ def _task_words(task: Mapping[str, Any]) -> str:
     if row["untouched"] is not None:
         text += f" The checkpoint before any step of fine-tuning gets {decimal(row['untouched'])}."
     drawn = f"{row['drawn'] or row['examples']:,} {row['drawn_unit'] if row['drawn'] else task['unit']}"
+    if (row["drawn"] or row["examples"]) < FEW:
+        text += f" It is the score of {drawn} only, which says little."
+    if task["diverged"]:
+        text += f" {len(task['diverged'])} of {len(task['seeds'])} trainings diverged: see the notes."
     if found["pretraining"] is not None:
         difference = row["ours"] - row["untrained"]
         text += {

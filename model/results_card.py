@@ -127,7 +127,7 @@ def eval_results(entries: Sequence[Mapping[str, Any]], source: Source) -> dict[s
             continue
         hub, row = HUB[entry["task"]], rows[0]
         named = f"; release {source.release}" if source.release else ""
-        notes = f"{isolated(entry['title'])}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{named}"
+        notes = f"{isolated(entry['title'])}: {entry['metric_title']} on {_split(entry['task'], row['part'])}, {_seeds(row)}{_interval(row)}{_lost_seeds(entry)}{named}"
         dataset = {"id": hub.dataset, "task_id": hub.config}
         dated = {"date": source.date} if source.date else {}
         files[f"{entry['task']}.yaml"] = yaml_text(
@@ -253,6 +253,12 @@ def _drawn(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def _other(row: Mapping[str, Any]) -> str:
     return f", not the official one: {row['not_official']}" if row.get("not_official") else ""
+
+
+def _lost_seeds(entry: Mapping[str, Any]) -> str:
+    """That some of a task's seeds diverged; they count in the median."""
+    lost = len(entry.get("diverged") or ())
+    return f", {lost} of {len(entry['seeds'])} seed{'s' if len(entry['seeds']) > 1 else ''} diverged" if lost else ""
 
 
 def _diverged(entries: Sequence[Mapping[str, Any]]) -> str:

@@ -85,7 +85,7 @@ def test_a_list_of_bans_that_was_lost_and_a_champion_whose_content_is_gone_are_f
     first = store.pointer("tiny", "release")
     assert first is not None
     promoting.promote("tiny", "the first")
-    second = release(store, "another", recipe="tiny")
+    second = release(store, "another", recipe="tiny", inputs=first.inputs)
     promoting.promote("tiny", "the second")
     promoting.rollback("tiny", "worse", None)
     (world.home / "barred.json").unlink()

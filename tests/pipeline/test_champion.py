@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ from tests.assets.bertcli import recorded
 TIME = "2026-01-02T03:04:05.000000+00:00"
 
 
-def release(store: Store, text: str, recipe: str = "monthly") -> Record:
+def release(store: Store, text: str, recipe: str = "monthly", inputs: Mapping[str, str] | None = None) -> Record:
     """A release of a recipe."""
     with store.staging() as staged:
         (staged / "model.safetensors").write_text(text, encoding="utf-8")
         (staged / "README.md").write_text(f"---\ntags: []\n---\n# {text}\n", encoding="utf-8")
         version = store.publish("release", staged)
-    return recorded(store, recipe, "release", "release", version, {})
+    return recorded(store, recipe, "release", "release", version, dict(inputs or {}))
 
 
 @pytest.fixture
