@@ -19,7 +19,7 @@ from tests.pipeline.badserver import serving
 WORKSPACE = ["-w", str(ROOT / "workspace.yaml")]
 # No run is ever started: what is looked at is what is asked for.
 QUEUE = "telemetry: {enabled: false}\nconcurrency: {runs: {max_concurrent_runs: 0}}\n"
-PATIENCE = 180.0
+PATIENCE = 400.0
 """seconds for a daemon to load the code and look at its sensors, on a machine that does other things too"""
 
 
