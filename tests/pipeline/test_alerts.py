@@ -192,7 +192,7 @@ def test_a_password_goes_over_tls_only(
     [
         ("{}", "needs webhook or email"),
         ("{webhook: {}}", "needs url, or url_from"),
-        ("{webhook: {url: 'http://h/x', url_from: V}}", "needs url, or url_from"),
+        ("{webhook: {url: 'http://h/x', url_from: V}}", "has url and url_from: keep one"),
         ("{webhook: {url: 'https://me:pass@h/x'}}", "must not hold a user or password"),
         ("{webhook: {url: 'ftp://h/x'}}", "alerts.webhook.url"),
         ("{webhook: {url_from: 'https://h'}}", "alerts.webhook.url_from"),
