@@ -93,12 +93,6 @@ def health(phase: str, steps: int, skipped: int, spikes: int, limits: Gates) -> 
     yield Gate(f"{phase}.loss_spikes", spikes <= limits.loss_spikes, f"{spikes:,}", f"≤ {limits.loss_spikes:,}")
 
 
-def guessing(accuracy: float, guess: float) -> Gate:
-    """Masked words of held-out text that are right, against always naming the most frequent word; shares."""
-    shown = f"{POINTS * accuracy:.2f} against {POINTS * guess:.2f} for the most frequent word"
-    return Gate("held_out.above_guessing", accuracy >= guess, shown, f"≥ {POINTS * guess:.2f}")
-
-
 def floor(name: str, points: float | None, least: float) -> Gate:
     """A score that must be reached whatever the champion has."""
     shown = "no score" if points is None else f"{points:.2f}"
