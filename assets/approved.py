@@ -74,9 +74,10 @@ def problems(store: Store) -> Iterator[Problem]:
         champion.barred(store)
     except StoreError as error:
         yield Problem(error.what, error.todo)
-    for path in sorted((store.home / "assets").glob(f"*/{CHAMPION}")):
+    for recipe in champion.recipes(store):
+        path = store.home / "assets" / recipe / CHAMPION
         try:
-            known = champion.read(store, path.parent.name)
+            known = champion.read(store, recipe)
             for digest in filter(None, (known.champion, known.previous)):
                 record = store.record(digest)
                 if not store.intact(record.stage, record.version):

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from assets import graph
+from assets.promoting import DECISION
+from model.promotion.decision import DECISION as DECISION_FILE
 from pipeline import champion, retrain, watched
 from pipeline.atomic import write_bytes
 from pipeline.build import open_store
@@ -21,7 +23,6 @@ from pipeline.openmetrics import Gauge, families, text
 from pipeline.settings import Settings
 from pipeline.store import Store
 
-DECISION, DECISION_FILE = "promotion_decision", "decision.json"
 _log = logging.getLogger(__name__)
 SECONDS, BYTES = "seconds", "bytes"
 

@@ -112,11 +112,7 @@ def bar(version: str, reason: str, lift: bool) -> Plain:
     whole = _release(store, version)
     _reasoned(reason, f"bert bar {version}{' --lift' if lift else ''}")
     ban = champion.bar(store, whole, user(), reason, utc_now(), lift)
-    in_use = [
-        path.parent.name
-        for path in sorted((store.home / "assets").glob("*/champion.json"))
-        if _is_champion(store, path.parent.name, whole)
-    ]
+    in_use = [name for name in champion.recipes(store) if _is_champion(store, name, whole)]
     return {"did": ban.did, "version": whole, "champion_of": in_use if not lift else []}
 
 

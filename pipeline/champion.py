@@ -81,6 +81,11 @@ def read(store: Store, recipe: str) -> Champion:
         raise damaged(path, error) from None
 
 
+def recipes(store: Store) -> list[str]:
+    """Those of which a release was ever promoted."""
+    return sorted(path.parent.name for path in (store.home / "assets").glob(f"*/{CHAMPION}"))
+
+
 def report_of(store: Store, release: Record) -> Record | None:
     """The newest benchmark report of the weights of a release, by records; None where there is none, or none is known any more."""
     weights = store.record(release.inputs["pretrained"]).version

@@ -150,10 +150,10 @@ def champions(store: Store) -> dict[str, list[str]]:
     """Recipe → digests of the records of its champion and the one before, and of the decisions that made them so. Raises StoreError
     where a file of them is damaged: what it needs is not known."""
     found = {}
-    for path in sorted((store.home / "assets").glob(f"*/{CHAMPION}")):
-        known = champion.read(store, path.parent.name)
+    for recipe in champion.recipes(store):
+        known = champion.read(store, recipe)
         in_use = [digest for digest in (known.champion, known.previous) if digest is not None]
-        found[path.parent.name] = in_use + [c.decision for c in known.history if c.decision and c.champion in in_use]
+        found[recipe] = in_use + [c.decision for c in known.history if c.decision and c.champion in in_use]
     return found
 
 

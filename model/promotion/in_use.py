@@ -30,17 +30,9 @@ class Champion:
 
 def trained_on(store: Store, release: Record) -> tuple[list[Record], bool]:
     """(the `documents` that a release was trained on, its own first, then those of the models that it began with; whether one of
-    these came from outside, so that its text is not known)."""
-    found: list[Record] = []
-    outside = False
-    waiting = [release]
-    while waiting:
-        for ancestor in lineage.ancestors(store, waiting.pop()):
-            root = ancestor.body["statistics"].get("root")
-            if ancestor.stage == "documents" and ancestor.version not in {each.version for each in found}:
-                found.append(ancestor)
-            if ancestor.stage == "imported_checkpoint" and isinstance(root, dict):
-                if "record" in root:
-                    waiting.append(store.record(root["record"]))
-                outside |= "record" not in root
-    return found, outside
+    these came from outside, or its record is lost, so that its text is not known)."""
+    own = list(lineage.ancestors(store, release))
+    whole = list(lineage.ancestors(store, release, roots=True))
+    corpora = {each.version: each for each in [*own, *whole] if each.stage == "documents"}
+    imported = [each for each in whole if each.stage == "imported_checkpoint"]
+    return list(corpora.values()), any(lineage.root_of(store, each) is None for each in imported)
