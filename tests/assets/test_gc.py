@@ -82,7 +82,7 @@ def test_a_lost_record_and_a_broken_champion_stop_it_with_the_way_out(tmp_path: 
     world.bert("restore", str(audit))
     champion = world.home / "assets" / "gone" / "champion.json"
     champion.write_text("{", encoding="utf-8")
-    assert "champion.json does not name a champion" in world.bert("gc", code=1)
+    assert "champion.json is damaged" in world.bert("gc", code=1)
     champion.unlink()
     assert len(world.json("gc")["goes"]) == 2
 
