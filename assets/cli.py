@@ -14,10 +14,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import auditing, graph, promoting, reading
+from assets import auditing, graph, promoting, reading, rehearsing
 from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
-from pipeline import progress
+from pipeline import progress, rehearsal
 from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
@@ -123,12 +123,22 @@ def run(
         str | None,
         typer.Option(metavar="YYYYMMDD", help="of a recipe that is retrained: which retrain; the newest if left out"),
     ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="rehearse: run RECIPE@sample, with this share of its text, steps and examples; 0.001"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
+    if sample is not None:
+        target = rehearsing.target(target, sample, dump)
     settled = dump if dry_run or accept else graph.settled(target, dump)
-    nodes, asset = graph.find(target, settled)
+    nodes, asset = graph.find(target, settled, sample)
     recipe = target.partition("/")[0]
+    if sample is not None and not dry_run:
+        rehearsing.remember(recipe, sample)
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
         if asset is None or not reason:
@@ -166,6 +176,8 @@ def run(
         following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
         last = "NAME" if recipe == RESERVED else "release" if "release" in nodes else "benchmark_report"
         audited = asset.path if asset else f"{recipe}/{last}"
+        if rehearsal.is_rehearsal(recipe):
+            print(rehearsing.whole_text(rehearsing.whole(open_store(), wanted), recipe))
         print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
         rows = [row for row in state["assets"] if row["state"] not in SETTLED]

@@ -20,7 +20,7 @@ from assets.told import on_one_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
 from model.release import SENTENCE_VECTORS
-from pipeline import atomic, failures, lineage, retrain
+from pipeline import atomic, failures, lineage, rehearsal, retrain
 from pipeline.attestations.kept import keep
 from pipeline.attestations.signature import sign
 from pipeline.build import Node, open_store, references_of, usable
@@ -113,14 +113,20 @@ def overview() -> Plain:
     folder = settings().recipes_path
     if not loaded.recipes and not loaded.errors:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
+    known, broken = dict(loaded.recipes), dict(loaded.errors)
+    for name in [f"{base}{rehearsal.SUFFIX}" for base in rehearsal.rehearsed(store.home) if base in loaded.recipes]:
+        try:
+            known[name] = graph.recipe_of(name)
+        except RecipeError as error:
+            broken[name] = error
     recipes = []
-    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(loaded.recipes.items())}
+    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(known.items())}
     for name, nodes in graphs.items():
         made = [node for node in nodes.values() if _pointer(store, node)]
         recipes.append(
-            {"recipe": name, "assets": len(nodes), "made": len(made), "description": loaded.recipes[name].description}
+            {"recipe": name, "assets": len(nodes), "made": len(made), "description": known[name].description}
         )
-    errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
+    errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(broken.items())]
     compared = graph.load_compared(loaded)
     comparisons = [_compared(store, each, graphs) for each in compared.found.values()]
     errors += [

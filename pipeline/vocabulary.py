@@ -118,7 +118,7 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
 
     First the special tokens in the configured layout, then every character of the alphabet and, as `##c`, every one
     that continues a word, then longer pieces in the order in which they were merged: the most frequent neighbours (as for
-    BPE), until the vocabulary has `config.size` tokens.
+    BPE), until the vocabulary has `config.size` tokens; fewer from a text that is too small, where `config.at_most`.
     """
     head = layout(config)
     characters = alphabet.most_frequent(words, config.alphabet_limit)
@@ -138,7 +138,7 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
         config.min_frequency,
         lambda done: progress.report(done, config.size, "tokens"),
     )
-    if len(vocabulary) < config.size:
+    if len(vocabulary) < config.size and not config.at_most:
         raise DataError(
             f"this text gives a vocabulary of at most {len(vocabulary)} tokens (pairs that occur "
             f"{config.min_frequency} times or more), but the recipe asks for {config.size}",
