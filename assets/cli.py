@@ -62,9 +62,16 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def echo(text: str) -> None:
+    """Print a text; its colours only in a terminal that wants them (no-color.org)."""
+    typer.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+
+
 def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
     """Print a value for a program or for a person."""
-    print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value))
+    typer.echo(
+        json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value)
+    )  # colours for a terminal only
 
 
 def show_status(found: reading.Plain, as_json: bool) -> None:
@@ -163,12 +170,13 @@ def run(
         return
     if device is not None or mfu is not None:
         raise RecipeError("--device and --mfu are for --dry-run", "Where a run trains stands in settings.yaml.")
+    from rich.console import Console
+
+    from assets.live import view
     from assets.run import run as run_assets
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
-    succeeded = run_assets(recipe, wanted, forced, say, named, settled)
+    with view(Console(stderr=as_json)) as say:
+        succeeded = run_assets(recipe, wanted, forced, say, named, settled)
     state = reading.status(wanted, wanted=named)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
@@ -198,7 +206,7 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: fl
     if mfu is not None and device is None:
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
     if not as_json:
-        print(reading.status_text(state), flush=True)
+        echo(reading.status_text(state))
     left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
     told = cost.estimate(wanted, left, device, cost.MFU if mfu is None else mfu)
     if as_json:

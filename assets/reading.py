@@ -10,11 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from typer import style
+
 from assets import approved, graph, promoting
 from assets.attesting import attestations
 from assets.auditing import chain
 from assets.named import current
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
+from assets.rails import drawn
 from assets.results import add_results, scored_release
 from assets.told import on_one_line
 from model import finetuning, release
@@ -49,6 +52,7 @@ def status(
         rows.append(
             {
                 "asset": planned.node.name,
+                "reads": [source.name for source in planned.node.inputs.values() if source.name in nodes],
                 "state": planned.state,
                 "why": planned.why,
                 "todo": planned.todo,
@@ -81,16 +85,24 @@ def _facts(store: Store, record: Record | None) -> Plain:
 _MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
 
 
+_COLOURS = {UP_TO_DATE: "green", KNOWN: "green", CLEARED: "green", WILL_RUN: "yellow", ERROR: "red"}
+
+
 def status_text(found: Plain) -> str:
-    """A line per asset: state, version, size, age, and why; below it, why it failed the last time."""
+    """The graph, a line per asset: state, version, size, age, and why; below it, why it failed the last time. With colours, for
+    those that can show them."""
     width = max(len(row["asset"]) for row in found["assets"])
+    rows = {row["asset"]: row for row in found["assets"]}
     lines = []
-    for row in found["assets"]:
+    for name, rails in drawn({name: row["reads"] for name, row in rows.items()}):
+        row = rows[name]
+        rail = rails.replace("*", style(_MARKS[row["state"]], fg=_COLOURS.get(row["state"])))
+        state = style(f"{row['state']:10}", fg=_COLOURS.get(row["state"]))
         version = row["version"][:12] if row["version"] else "–"
         size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
         why = f"  {row['why']}" if row["why"] else ""
         lines.append(
-            f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
+            f"{rail} {row['asset']:{width}}  {state}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
         )
         failure, more = row["failure"], []
         if row["todo"]:  # says what is wrong now
@@ -98,7 +110,7 @@ def status_text(found: Plain) -> str:
         elif failure:
             more = [f"✗ failed {_age(failure['time'])} ago: {on_one_line(failure['what'])}"]
             more += [f"→ {on_one_line(failure['todo'])}"] if failure["todo"] else []
-        lines += [f"{'':{width + 4}}{line}" for line in more]
+        lines += [f"{'':{len(rails) + width + 3}}{line}" for line in more]
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
