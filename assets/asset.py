@@ -53,15 +53,17 @@ Settled = Callable[[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]
 """(reads the tags of the run, adds some) → the node as the retrain has it that this run is; None: it has none"""
 
 
-def asset_of(node: Node, wiring: Wiring, settled: Settled | None = None) -> dg.AssetsDefinition:
-    """The Dagster asset of a node; `settled`: of a recipe that is retrained (assets/retraining.py)."""
+def asset_of(node: Node, wiring: Wiring, settled: Settled | None = None, about: str = "") -> dg.AssetsDefinition:
+    """The Dagster asset of a node; `settled`: of a recipe that is retrained (assets/retraining.py); `about`: what its recipe says of
+    itself."""
 
     @dg.asset(
         key=key_of(node),
         deps=[key_of(source) for source in node.inputs.values()],
         group_name=safe_name(node.recipe),
         code_version=node.code_version,
-        description=wiring.description,
+        description=f"{wiring.description}\n\nRecipe `{node.recipe}`: {about}" if about else wiring.description,
+        metadata={"declared": dg.MetadataValue.json(node.config.asked())},
         kinds=set(wiring.kinds),
         owners=["team:bertworks"],
         check_specs=check_specs(node),

@@ -74,7 +74,9 @@ def definitions(only: str = "") -> dg.Definitions:
         if only in ("", name):
             again = retrained.get(name)
             assets += [
-                asset_of(node, WIRING[node.stage.name], retraining.settled(again, node.name) if again else None)
+                asset_of(
+                    node, WIRING[node.stage.name], retraining.settled(again, node.name) if again else None, told[name]
+                )
                 for node in nodes.values()
             ]
             jobs.append(_job(name, told[name] or f"Everything that recipe {name} declares.", nodes))
