@@ -188,8 +188,11 @@ def _dagster_runs() -> Check:
         )
     from assets.dagster_home import end_dead_runs, instance
 
-    with instance() as opened:
-        ended = end_dead_runs(opened)
+    try:
+        with instance() as opened:
+            ended = end_dead_runs(opened)
+    except BertError as error:
+        return _check("dagster", "error", error.what, error.todo)
     return _check(
         "dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process"
     )
