@@ -217,6 +217,21 @@ def status(
 
 
 @app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the recipe; letters, digits and _")],
+    text: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="or a file: .txt, .epub, .jsonl, .parquet, .csv, also compressed")
+    ],
+    language: Annotated[str, typer.Option(metavar="CODE", help="the text's: de, en, zh …")],
+    as_json: Json = False,
+) -> None:
+    """Write a recipe with comments, sized to somebody's own text: nothing runs yet."""
+    from assets import starting
+
+    show(starting.start(name, text, language), as_json, starting.new_text)
+
+
+@app.command()
 def audit(
     target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")],
     document: Annotated[
