@@ -15,7 +15,7 @@ from pipeline.text_measure import Source
 
 WIDTH = 118
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*[A-Za-z0-9_/-]")
-_NOT_PLAIN = re.compile(r"[-+.\d].*|null|true|false|yes|no|on|off|y|n|~", re.IGNORECASE)
+_NOT_PLAIN = re.compile(r"[-+.\d][-+.\da-fox_]*|\.inf|\.nan|null|true|false|yes|no|on|off|y|n", re.IGNORECASE)
 
 
 def recipe_text(

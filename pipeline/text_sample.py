@@ -18,6 +18,9 @@ PACKED = 3
 LEAST_FILE_BYTES = 64 << 10
 """So much of a table is read at least, so that many files do not give a row each."""
 
+PARQUET_ROWS = 64
+"""So many are read at once."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -99,15 +102,13 @@ def _members(file: Path, budget: float, folder: Path) -> float:
 
 
 def _lines_head(file: Path, budget: float, folder: Path) -> float:
-    size, position, written = file.stat().st_size, 0, 0
-    name = Path(plain_name(file.name)).suffix
-    with (folder / f"head{name}").open("wb") as out, compressed.Stream(file) as stream:
+    position = written = 0
+    with (folder / f"head{Path(plain_name(file.name)).suffix}").open("wb") as out, compressed.Stream(file) as stream:
         while written < budget and (line := stream.readline(compressed.LINE_BYTES)):
             out.write(line)
             written += len(line)
             position = stream.position()
-    packed = _factor(file) > 1
-    return min(1.0, (position if packed else written) / size)
+    return _share(file, written, position)
 
 
 def _csv_head(file: Path, budget: float, folder: Path) -> float:
@@ -121,8 +122,14 @@ def _csv_head(file: Path, budget: float, folder: Path) -> float:
             writer.writerow(values)
             if written >= budget:
                 break
+    return _share(file, written, done[0])
+
+
+def _share(file: Path, written: int, position: int) -> float:
+    """Of a file, of which `written` bytes were unpacked from the first `position`, which is ahead by what is in buffers."""
     size = file.stat().st_size
-    return min(1.0, (done[0] if _factor(file) > 1 and done[0] else written) / size)
+    told = position if _factor(file) > 1 and 0 < position < size else written / _factor(file)
+    return min(1.0, told / size)
 
 
 def _parquet_head(file: Path, budget: float, folder: Path) -> float:
@@ -131,7 +138,7 @@ def _parquet_head(file: Path, budget: float, folder: Path) -> float:
         pq.ParquetFile(file, pre_buffer=False) as opened,
         pq.ParquetWriter(folder / "head.parquet", opened.schema_arrow) as out,
     ):
-        for batch in opened.iter_batches(batch_size=256, use_threads=False):
+        for batch in opened.iter_batches(batch_size=PARQUET_ROWS, use_threads=False):
             out.write_batch(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if size >= budget:

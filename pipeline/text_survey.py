@@ -11,7 +11,7 @@ from pipeline import archives, compressed
 from pipeline.encodings import decode
 from pipeline.errors import DataError, SourceError
 from pipeline.inflate import PIECE_BYTES, SUFFIXES, Unreadable, pieces
-from pipeline.kinds import ARCHIVES, ENDINGS, is_of, plain_name
+from pipeline.kinds import ARCHIVES, ENDINGS, is_of
 from pipeline.sentence_lines import layout
 from pipeline.sources import local_files
 
@@ -131,7 +131,7 @@ def _text_or_books(files: Sequence[Path]) -> tuple[str, str, bool]:
     heads = [head for file in _spread(files) if (head := _head(file))]
     if any(_GUTENBERG.search(head) for head in heads):
         return "books", "there are files of Project Gutenberg, whose licences and headings are left out", False
-    plain = sorted(file.stat().st_size for file in files if plain_name(file.name) == file.name.lower())
+    plain = sorted(file.stat().st_size for file in files if file.suffix.lower() == ".txt")
     if plain and plain[len(plain) // 2] >= BOOK_CHARACTERS and not any(map(_is_lines, heads)):
         return "books", f"most texts are as long as books ({BOOK_CHARACTERS:,} characters and more)", False
     lines = bool(heads) and 2 * sum(map(_is_lines, heads)) > len(heads)
