@@ -408,6 +408,9 @@ def export(
     tfrecord: Annotated[
         bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="of a release or a fine-tuned model: model.onnx beside it")
+    ] = False,
     key: Annotated[
         Path | None,
         typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig"),
@@ -416,7 +419,7 @@ def export(
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
     with told_progress():
-        done = reading.export(target, folder, tfrecord, key)
+        done = reading.export(target, folder, tfrecord, key, onnx)
     show(done, as_json, reading.export_text)
 
 
