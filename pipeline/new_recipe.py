@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.atomic import explained, write_bytes
 from pipeline.config import Columns
-from pipeline.errors import RecipeError
+from pipeline.errors import RecipeError, SourceError
 from pipeline.languages import base_code, known_languages
 from pipeline.recipe import RESERVED, load_recipes
 from pipeline.recipe_sizes import Sizes, Text, casing, sizes
@@ -51,10 +51,16 @@ def new_recipe(name: str, path: Path, language: str, recipes: Path, say: Callabl
     _check_name(name, recipes)
     _check_language(language)
     path = Path(os.path.normpath(path.expanduser().absolute()))
-    found = survey(path)
-    sources = _named(found.taken)
     how = casing(language)
-    text = measure(sources, language, how, say)
+    try:
+        found = survey(path)
+        sources = _named(found.taken)
+        text = measure(sources, language, how, say)
+    except OSError as error:
+        what = f"{error.filename or path}: {error.strerror or error}"
+        raise SourceError(
+            what, "Make it readable, or take it away; a sample of the text is laid out in TMPDIR."
+        ) from error
     if text.language_share < WRONG_LANGUAGE:
         raise RecipeError(
             f"only {text.language_share:.0%} of the documents are in {language}, by the language detector",
@@ -97,6 +103,7 @@ def _named(taken: Sequence[Found]) -> tuple[Source, ...]:
     for found in taken:
         stem = re.sub(r"[^A-Za-z0-9]+", "_", found.path.name.partition(".")[0]).strip("_").lower() or found.kind
         name = stem if stem not in sources else f"{stem}_{found.kind}"
-        columns = columns_of(found.kind, found.files[0]) if found.kind in TABLES else None
+        first = next((file for file in found.files if file.stat().st_size), found.files[0])
+        columns = columns_of(found.kind, first) if found.kind in TABLES else None
         sources[name] = Source(name, found, None if columns == Columns() else columns)
     return tuple(sources.values())

@@ -32,7 +32,7 @@ _HELD_OUT = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 _ENOUGH = ((10, 60_000, 0.1), (LEAST_DOCUMENTS, 6_000, 0.3), (LEAST_DOCUMENTS, 0, 0.5))
 """(documents, characters, largest share): some 10,000 tokens tell the accuracy of masked words to ±2.5 points, some 1,000 to ±8;
 then as the documents allow."""
-_VOCABULARY = ((100_000_000, 30_522), (10_000_000, 16_000), (1_000_000, 8_000), (0, 4_000))
+VOCABULARY = ((100_000_000, 30_522), (10_000_000, 16_000), (1_000_000, 8_000), (0, 4_000))
 """(words of the text from which on, tokens); the last of the table is the paper's"""
 _CASELESS = frozenset(
     [
@@ -230,14 +230,14 @@ def held_out_shares(
 
 def wanted_vocabulary(words: int, characters: int) -> int:
     """Tokens of the vocabulary by the words of the text; where a script has many characters, these come on top."""
-    return next(size for least, size in _VOCABULARY if words >= least) + (
+    return next(size for least, size in VOCABULARY if words >= least) + (
         characters if characters > TOLD_ALPHABET else 0
     )
 
 
 def rounded_down(size: int) -> int:
     """Two digits, and zeros; the paper's number stays."""
-    if size in (wanted for _, wanted in _VOCABULARY):
+    if size in (wanted for _, wanted in VOCABULARY):
         return size
     step = 10 ** max(0, math.floor(math.log10(max(1, size))) - 1)
     return size // step * step

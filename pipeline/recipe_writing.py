@@ -186,13 +186,7 @@ def _vocabulary(text: Text) -> str:
 def _alphabet(text: Text) -> list[str]:
     if text.alphabet <= TOLD_ALPHABET:
         return []
-    return _entry(
-        2, f"alphabet_limit: {_hundreds(text.alphabet)}", "so many characters make up all but one in 10,000 of the text"
-    )
-
-
-def _hundreds(count: int) -> int:
-    return -(-count // 100) * 100
+    return _entry(2, f"alphabet_limit: {text.alphabet}", "so many characters make up all but one in 10,000 of the text")
 
 
 def _dupes(sizes: Sizes) -> str:

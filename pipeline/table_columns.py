@@ -40,6 +40,8 @@ def columns_of(kind: str, file: Path) -> Columns:
         DataError: the file can't be read, has no row, or no column that is surely the text; it names those that there are.
     """
     rows = [row for row in islice(_rows(kind, file), ROWS) if row]
+    if not rows:
+        raise DataError(f"{file}: none of its first rows can be read", "Mend the file, or take it away.")
     values: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -52,7 +54,7 @@ def columns_of(kind: str, file: Path) -> Columns:
             for name in list(values)[:SHOWN]
         )
         raise DataError(
-            f"{file}: no column is surely the text; it has {told or 'no row that can be read'}",
+            f"{file}: no column is surely the text; it has {told}",
             "Rename the column of the text to `text`, or write the recipe by hand with `columns: {text: NAME}` "
             "(docs/own-text.md).",
         )

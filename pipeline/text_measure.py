@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ from pipeline.recipe_sizes import (
 from pipeline.schemas import iter_batches
 from pipeline.text_sample import sample, unpacked_bytes
 from pipeline.text_survey import Found
-from pipeline.tokenizer import make
+from pipeline.tokenizer import SPECIAL_TOKENS, make
 from pipeline.vocabulary import coverage, grown
 from pipeline.word_counts import Words, count_words
 
@@ -63,14 +64,17 @@ def measure(sources: Sequence[Source], language: str, casing: Casing, say: Calla
         folder = Path(scratch)
         texts: dict[str, Path] = {}
         shares: dict[str, float] = {}
+        dropped: Counter[str] = Counter()
         for source in sources:
             budget = SAMPLE_BYTES * unpacked_bytes(source.found.files) / max(1.0, whole)
             say(f"reading {source.name}: {source.found.why}")
             part = sample(source.found, int(max(budget, SAMPLE_BYTES / 16)), _made(folder / "files" / source.name))
             texts[source.name] = _made(folder / "texts" / source.name)
-            _check_foreign(source, _extract(source, language, part.folder, texts[source.name]), part.share)
+            found = _extract(source, language, part.folder, texts[source.name])
+            dropped.update(found["dropped"])
+            _check_foreign(source, found["kept"], part.share)
             shares[source.name] = part.share
-        return _measured(texts, shares, casing, folder)
+        return _measured(texts, shares, dropped, casing, folder)
 
 
 def _made(folder: Path) -> Path:
@@ -78,23 +82,21 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _extract(source: Source, language: str, files: Path, out: Path) -> int:
-    """Run the stage of the source's text; how many documents it kept."""
+def _extract(source: Source, language: str, files: Path, out: Path) -> dict[str, Any]:
+    """Run the stage of the source's text; what it says of it."""
     inputs = {"files": files}
     if source.found.kind == "books":
-        found = books.extract_text(inputs, BooksTextConfig(source=source.name, language=language), out)
-    else:
-        config = OwnTextConfig.model_validate(
-            {
-                "source": source.name,
-                "kind": source.found.kind,
-                "language": language,
-                "columns": source.columns or Columns(),
-                "sentence_per_line": source.found.sentence_per_line,
-            }
-        )
-        found = own_text.extract_text(inputs, config, out)
-    return int(found["kept"])
+        return books.extract_text(inputs, BooksTextConfig(source=source.name, language=language), out)
+    config = OwnTextConfig.model_validate(
+        {
+            "source": source.name,
+            "kind": source.found.kind,
+            "language": language,
+            "columns": source.columns or Columns(),
+            "sentence_per_line": source.found.sentence_per_line,
+        }
+    )
+    return own_text.extract_text(inputs, config, out)
 
 
 def _check_foreign(source: Source, kept: int, share: float) -> None:
@@ -108,17 +110,19 @@ def _check_foreign(source: Source, kept: int, share: float) -> None:
         )
 
 
-def _measured(texts: Mapping[str, Path], shares: Mapping[str, float], casing: Casing, scratch: Path) -> Text:
-    """Counts of the documents that the stage `documents` makes of these texts."""
+def _measured(
+    texts: Mapping[str, Path], shares: Mapping[str, float], dropped: Counter[str], casing: Casing, scratch: Path
+) -> Text:
+    """Counts of the documents that the stage `documents` makes of these texts; `dropped`: before, by the sources."""
     whole = min(shares.values()) == 1
-    for attempt, share in enumerate(_held_out(texts, shares)):
+    for attempt, share in enumerate(_held_out(texts, shares, dropped)):
         out = _made(scratch / f"documents-{attempt}")
         found = build_documents(texts, DocumentsConfig(held_out=share), out)
         table = _table(out, shares)
         if not whole or (LEAST_DOCUMENTS <= table.held_out <= table.documents - LEAST_DOCUMENTS):
             break
     else:
-        raise _too_few(found["kept"], found["dropped"])
+        raise _too_few(found["kept"], dropped + Counter(found["dropped"]))
     if 2 * table.single_sentences > table.documents:
         raise DataError(
             f"{table.single_sentences:,} of {table.documents:,} documents are a single sentence: nothing follows it that a model "
@@ -140,8 +144,8 @@ def _measured(texts: Mapping[str, Path], shares: Mapping[str, float], casing: Ca
         pieces_per_word=float(coverage(train, make(vocabulary, **casing.options))["pieces_per_word"]),
         vocabulary=len(vocabulary),
         alphabet=known,
-        dropped=dict(found["dropped"]),
-        read=found["read"],
+        dropped=dict(dropped + Counter(found["dropped"])),
+        read=found["read"] + dropped.total(),
         language_share=found["languages"]["agreed"] / max(1, found["languages"]["judged"]),
     )
 
@@ -175,7 +179,7 @@ def _table(folder: Path, shares: Mapping[str, float]) -> _Table:
     return _Table(documents, held_out, single, characters, weighed, scaled / max(1, characters))
 
 
-def _held_out(texts: Mapping[str, Path], shares: Mapping[str, float]) -> list[float]:
+def _held_out(texts: Mapping[str, Path], shares: Mapping[str, float], dropped: Counter[str]) -> list[float]:
     """Shares of documents that may be held out, the best first. DataError where there are too few documents."""
     fractions: list[float] = []
     lengths: list[float] = []
@@ -196,12 +200,12 @@ def _held_out(texts: Mapping[str, Path], shares: Mapping[str, float]) -> list[fl
             lambda share: ((part < share).sum(), sizes[part < share].sum()), len(part), LEAST_DOCUMENTS
         )
     if not chosen:
-        raise _too_few(len(fractions), {})
+        raise _too_few(len(fractions), dropped)
     return chosen
 
 
 def _too_few(documents: int, dropped: Mapping[str, int]) -> DataError:
-    left = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+    left = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
     return DataError(
         f"there {'is' if documents == 1 else 'are'} {documents:,} document{'s' * (documents != 1)}"
         f"{f' (dropped: {left})' if left else ''}: two to train on and two that are held out are the least",
@@ -211,13 +215,14 @@ def _too_few(documents: int, dropped: Mapping[str, int]) -> DataError:
 
 
 def _alphabet(words: Words) -> int:
-    """How many characters, the most frequent first, make up COVERED of the text."""
+    """How many characters, the most frequent first, make up COVERED of the text; more than TOLD_ALPHABET in hundreds."""
     counts: Counter[str] = Counter(words.long_characters)
     for word, count in zip(words.words.to_pylist(), words.counts.tolist(), strict=True):
         for character in word:
             counts[character] += count
     sums = np.cumsum(sorted(counts.values(), reverse=True))
-    return int(np.searchsorted(sums, COVERED * sums[-1])) + 1 if len(sums) else 0
+    enough = int(np.searchsorted(sums, COVERED * sums[-1])) + 1 if len(sums) else 0
+    return enough if enough <= TOLD_ALPHABET else -(-enough // 100) * 100
 
 
 def _vocabulary(words: Words, scale: float, known: int, casing: Casing) -> list[str]:
@@ -230,11 +235,15 @@ def _vocabulary(words: Words, scale: float, known: int, casing: Casing) -> list[
         strip_accents=casing.strip_accents,
     )
     vocabulary = grown(words, config)
-    size = rounded_down(wanted if len(vocabulary) == wanted else int(SAFE * len(vocabulary)))
-    if size < LEAST_SIZE:
+    if len(vocabulary) == wanted:
+        return vocabulary
+    single = sum(token in SPECIAL_TOKENS or len(token.removeprefix("##")) == 1 for token in vocabulary)
+    size = single + int(SAFE * (len(vocabulary) - single))
+    size = max(single + 1, rounded_down(size))
+    if size < LEAST_SIZE or size > len(vocabulary):
         raise DataError(
-            f"the text to train on has {words.total:,} words, which give a vocabulary of {len(vocabulary):,} tokens; the least are "
-            f"{LEAST_SIZE}",
+            f"the text to train on has {words.total:,} words, too few for a vocabulary: they give {len(vocabulary):,} tokens, of which "
+            f"{single:,} are single characters",
             "Add text.",
         )
     return vocabulary[:size]  # merging goes on from there, so this is the smaller one

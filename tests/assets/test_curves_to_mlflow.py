@@ -205,6 +205,15 @@ def test_without_a_server_there_is_one_warning(tmp_path: Path) -> None:
     assert not (tmp_path / NOTE).exists()
 
 
+def test_without_its_package_there_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # as where it is not installed
+    said: list[str] = []
+    with Following(node(), MlflowSettings(uri="http://127.0.0.1:9"), said.append) as following:
+        following.begin(tmp_path)
+    assert len(said) == 1 and "'.[mlflow]'" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_settings_nothing_is_sent_or_noted(tmp_path: Path) -> None:
     with Following(node(), None, pytest.fail) as following:
         following.begin(tmp_path)

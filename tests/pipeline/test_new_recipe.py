@@ -1,6 +1,7 @@
 """`bert new`: the recipe that is written loads, asks for what is there, and its comments are true."""
 
 import json
+import random
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline import text_measure
-from pipeline.config import DocumentsConfig, OwnTextConfig
+from pipeline.config import DocumentsConfig, OwnTextConfig, VocabularyConfig
 from pipeline.documents import build_documents
 from pipeline.errors import BertError, DataError, RecipeError
 from pipeline.new_recipe import Written, new_recipe
@@ -17,6 +18,7 @@ from pipeline.own_text import extract_text
 from pipeline.recipe import Recipe, load_recipes
 from pipeline.recipe_writing import scalar
 from pipeline.schemas import iter_rows
+from pipeline.vocabulary import train_vocabulary as make_vocabulary
 from pipeline.yamlfile import read
 from tests import tiny
 from tests.conftest import ROOT
@@ -95,6 +97,48 @@ def test_the_held_out_part_is_the_one_that_is_told(recipes: Path, tmp_path: Path
     assert words is not None and int(words[1]) == splits.count("held_out")
 
 
+CHINESE = [
+    "长江是亚洲第一长河，发源于青藏高原。",
+    "北京是中华人民共和国的首都，也是全国的政治中心。",
+    "他昨天在图书馆里读了一本很有意思的书。",
+    "科学家们发现了一种新的植物，它只生长在高山上。",
+    "春天来了，公园里的花都开了，孩子们在草地上玩耍。",
+    "这座古老的城市有两千多年的历史，吸引了许多游客。",
+    "经济学家认为，2024 年和 2025 年的物价可能会继续上涨。",
+]
+
+
+def chinese(folder: Path) -> Path:
+    """Three hundred documents with some 1,800 characters, a few of them rare."""
+    folder.mkdir()
+    drawn = random.Random(4)
+    rare = [chr(code) for code in range(0x4E00, 0x4E00 + 1800)]
+    for n in range(300):
+        parts = ("".join(drawn.sample(CHINESE, 4)) + "".join(drawn.sample(rare, 8)) + "。" for _ in range(4))
+        (folder / f"{n}.txt").write_text("\n\n".join(parts), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["books", "german tales", "chinese"])
+def test_the_text_gives_the_vocabulary_that_the_recipe_asks_for(kind: str, recipes: Path, tmp_path: Path) -> None:
+    """By the stages themselves, which refuse a size that the text does not give."""
+    makers = {"books": books, "german tales": lambda _: GERMAN / "tales", "chinese": chinese}
+    folder = makers[kind](tmp_path / "files")
+    language = {"books": "en", "german tales": "de", "chinese": "zh"}[kind]
+    written, recipe = made(recipes, folder, language)
+    texts, documents, out = (tmp_path / name for name in ("texts", "documents", "vocabulary"))
+    for place in (texts, documents, out):
+        place.mkdir()
+    (source,) = (config for name, config in recipe.configs().items() if isinstance(config, OwnTextConfig))
+    extract_text({"files": folder}, source, texts)
+    build_documents({source.source: texts}, recipe.config_for("documents"), documents)  # type: ignore[arg-type]
+    config = recipe.config_for("wordpiece_vocab")
+    assert isinstance(config, VocabularyConfig)
+    found = make_vocabulary({"documents": documents}, config, out)
+    assert found["size"] == written.text.vocabulary and found["unknown_rate"] < 0.05
+    assert (config.alphabet_limit > 1000) == (kind == "chinese")
+
+
 def flat(file: Path) -> str:
     """The file with its comments on one line."""
     return re.sub(r"\n\s*# +", " ", file.read_text(encoding="utf-8"))
@@ -170,7 +214,7 @@ def rows(folder: Path, values: list[dict[str, Any]]) -> Path:
 def test_text_that_no_stage_would_publish_is_refused(recipes: Path, tmp_path: Path) -> None:
     few = refused(recipes, books(tmp_path / "few", 3))
     assert isinstance(few, DataError) and "there are 3 documents" in few.what
-    single = [{"text": tiny.sentence(__import__("random").Random(n)) + f" Number {n}"} for n in range(50)]
+    single = [{"text": tiny.sentence(random.Random(n)) + f" Number {n}"} for n in range(50)]
     single = [{"text": row["text"].replace(". N", ", n")} for row in single]
     assert "are a single sentence" in refused(recipes, rows(tmp_path / "single", single)).what
     same = [{"text": "\n\n".join(tiny.paragraphs(1, 3)), "id": n} for n in range(9)]

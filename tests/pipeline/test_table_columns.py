@@ -55,7 +55,6 @@ def test_the_longest_by_far_is_the_text_whatever_its_name(tmp_path: Path) -> Non
     [
         ([{"left": PROSE, "right": PROSE[:150]}] * 3, "'left' (about 210 characters), 'right' (about 150 characters)"),
         ([{"name": "Ann", "age": 7}] * 3, "'name' (about 3 characters), 'age' (no text)"),
-        ([], "no row that can be read"),
     ],
 )
 def test_what_is_not_sure_is_asked_with_the_columns_that_there_are(
@@ -76,3 +75,8 @@ def test_an_id_that_stands_twice_is_none(tmp_path: Path) -> None:
 def test_a_language_that_is_no_code_is_none(tmp_path: Path) -> None:
     rows = [{"language": "English language", "text": PROSE}] * 3
     assert columns_of("jsonl", jsonl(tmp_path / "a.jsonl", rows)).language is None
+
+
+def test_a_file_without_rows_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="none of its first rows can be read"):
+        columns_of("jsonl", jsonl(tmp_path / "a.jsonl", []))
