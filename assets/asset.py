@@ -18,6 +18,7 @@ import dagster as dg
 import psutil
 
 from assets import audit_page
+from assets.curves_to_mlflow import Following
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed, open_store
@@ -117,8 +118,13 @@ def _materialize(
                 return
             node = found
         ended = partial(_no_more_tries, context.instance, context.run_id)
-        with _ends_with_run(_run_process(context, run), ended), _told_to(context, node):
-            outcome = build(store, node, forced, again=context.retry_number > 0, wanted=wanted)
+        with (
+            _ends_with_run(_run_process(context, run), ended),
+            _told_to(context, node),
+            Following(node, settings().mlflow, context.log.warning) as following,
+        ):
+            outcome = build(store, node, forced, context.retry_number > 0, wanted, following.begin)
+            following.version = outcome.record.version
     except dg.DagsterExecutionInterruptedError:
         _no_more_tries(context.instance, context.run_id)
         raise

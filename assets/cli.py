@@ -237,6 +237,21 @@ def status(
 
 
 @app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the recipe; letters, digits and _")],
+    text: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="or a file: .txt, .epub, .jsonl, .parquet, .csv, also compressed")
+    ],
+    language: Annotated[str, typer.Option(metavar="CODE", help="the text's: de, en, zh …")],
+    as_json: Json = False,
+) -> None:
+    """Write a recipe with comments, sized to somebody's own text: nothing runs yet."""
+    from assets import starting
+
+    show(starting.start(name, text, language), as_json, starting.new_text)
+
+
+@app.command()
 def audit(
     target: Annotated[str, typer.Argument(metavar="RECIPE/ASSET", help="or the digest of a record")],
     document: Annotated[
@@ -413,6 +428,9 @@ def export(
     tfrecord: Annotated[
         bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="of a release or a fine-tuned model: model.onnx beside it")
+    ] = False,
     key: Annotated[
         Path | None,
         typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig"),
@@ -421,7 +439,7 @@ def export(
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
     with told_progress():
-        done = reading.export(target, folder, tfrecord, key)
+        done = reading.export(target, folder, tfrecord, key, onnx)
     show(done, as_json, reading.export_text)
 
 

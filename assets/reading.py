@@ -22,6 +22,7 @@ from assets.results import add_results, scored_release
 from assets.told import on_one_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
+from model.onnx_export import check_installed, onnx_told, write_onnx
 from model.release import SENTENCE_VECTORS
 from pipeline import atomic, failures, lineage, rehearsal, retrain
 from pipeline.attestations.kept import keep
@@ -261,14 +262,14 @@ def published(recipe: str, asset: str) -> Path:
     return store.folder(record.stage, record.version)
 
 
-def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None = None) -> Plain:
+def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None = None, onnx: bool = False) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
     A release gets its attestations, which are kept under the home too (assets/attesting.py). A fine-tuned model becomes what
     transformers loads, with its scores (assets/results.py); where there is no such thing, `note` says why. With `tfrecord`,
-    shards become TFRecord files as google-research/bert writes them; with `key` the folder is signed. Raises StoreError when the
-    folder exists or can't be written, RecipeError and DataError for what can't be TFRecord files or for a key that is none; then
-    nothing is left behind.
+    shards become TFRecord files as google-research/bert writes them; with `onnx` a model gets model.onnx beside it; with `key` the
+    folder is signed. Raises StoreError when the folder exists or can't be written, RecipeError and DataError for what can't be TFRecord
+    files or ONNX, or for a key that is none; then nothing is left behind.
     """
     store = open_store()
     record = current(store, target)
@@ -279,10 +280,20 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
             f"--tfrecord is for pretraining shards, and {target} is none",
             f"bert export {record.recipe}/pretraining_shards_128 {folder} --tfrecord, or another length.",
         )
+    models = (release.STAGE.name, finetuning.STAGE.name)
+    if onnx and record.stage not in models:
+        raise RecipeError(
+            f"--onnx is for releases and fine-tuned models, and {target} is none",
+            f"bert export {record.recipe}/release {folder} --onnx",
+        )
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
     told = chain(store, record)
     why = why_not(source) if record.stage == finetuning.STAGE.name else ""
+    if onnx and why:
+        raise RecipeError(f"--onnx: {why}", f"bert export {target} {folder} copies it as it is.")
+    if onnx:
+        check_installed()
     note = f"{why}: copied as it is" if why else ""
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -301,6 +312,9 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
         note = "\n".join(filter(None, (note, added.note)))
         if record.stage == release.STAGE.name:
             note = "\n".join(filter(None, (scored_release(store, record)[1], _attest(store, record, partial))))
+            told["exported"] = _files_of(partial)
+        if onnx:
+            note = "\n".join(filter(None, (note, onnx_told(write_onnx(partial)))))
             told["exported"] = _files_of(partial)
         if key is not None:
             sign(partial, key)

@@ -121,7 +121,7 @@ def open_files(from_: Origin, scratch: Path) -> Path:
             (scratch / kept.name).symlink_to(kept)
         return scratch
     path = Path(from_.path)
-    files = list(_local_files(path))
+    files = list(local_files(path))
     if path.is_dir():
         return path
     (scratch / path.name).symlink_to(files[0].resolve())
@@ -144,7 +144,7 @@ def _described(from_: PathFrom, broken: bool = False) -> list[dict[str, Any]]:
     """References (`content.reference`) to a file, or to all files below a folder, by relative path. `broken`: also to a Parquet file
     that can't be read, by its bytes: whoever reads it says so, where it can be told which asset is the worse for it."""
     root = Path(from_.path)
-    files = list(_local_files(root))
+    files = list(local_files(root))
     base = root if root.is_dir() else root.parent
     total = sum(path.stat().st_size for path in files)
     described = []
@@ -167,7 +167,7 @@ def _described(from_: PathFrom, broken: bool = False) -> list[dict[str, Any]]:
     return described
 
 
-def _local_files(path: Path) -> Iterator[Path]:
+def local_files(path: Path) -> Iterator[Path]:
     """The file itself, or the files below a folder by relative path, hidden ones left out. SourceError if none."""
     if path.is_file():
         yield path
