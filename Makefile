@@ -6,7 +6,7 @@ TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 XLA := .venv-xla
 
-.PHONY: demo test test-demo test-xla xla-env lint ui bench env dev browser clean
+.PHONY: demo test test-demo test-xla xla-env lint ui bench docs env dev browser clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -64,6 +64,11 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.runtime
 	$(BIN)/python -m benchmarks
+
+## docs ─ the pages of docs/ as a site: build/site/index.html; a broken link or anchor ends it
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 ## browser ─ what the browser tests need from the system (Debian)
 browser:
