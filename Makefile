@@ -48,9 +48,10 @@ ui: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations 40
 
-## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training)
+## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training); in a container too, where
+## there is Docker
 test-demo: $(VENV)/.dev
-	$(BIN)/python -m pytest -m demo tests/test_demo.py
+	$(BIN)/python -m pytest -m demo tests/test_demo.py tests/test_docker.py
 
 ## test-xla ─ steps through torch-xla on the CPU, against torch's (some minutes, most of them compiling)
 test-xla: $(XLA)/.runtime

@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from pipeline.config import Comparison, Finetuning, FinetuningOverride
 from pipeline.recipe import Recipe
+from pipeline.refusal_words import PATTERNS
 from pipeline.settings import Settings
 
 DOCS = Path(__file__).resolve().parent.parent
@@ -35,21 +36,6 @@ SAID_IN: dict[type[BaseModel], type[BaseModel]] = {FinetuningOverride: Finetunin
 """Model → the one whose keys of the same names say what its own mean."""
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
 HEADING = re.compile(r"^#+ (.+)$", re.M)
-PATTERNS = {
-    r"^[0-9a-f]{64}$": "SHA-256, 64 hexadecimal digits",
-    r"^[A-Za-z0-9_]+$": "a name of letters, digits and `_`",
-    r"^[a-z0-9_]+$": "a name of small letters, digits and `_`",
-    r"^(https?|file)://": "URL",
-    r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+$": "`name==version`",
-    r"^[^/]+\.whl$": "file name that ends in `.whl`",
-    r"^(latest|\d{8})$": "`latest` or a date, YYYYMMDD",
-    r"^https?://[^/?#\s]+(/[^?#\s]*)?$": "http(s) URL",
-    r"^https?://[^/?#\s]+([/?][^#\s]*)?$": "http(s) URL",
-    r"^[a-z0-9.:-]+$": "host name",
-    r"^[A-Za-z_][A-Za-z0-9_]*$": "name of an environment variable",
-    r"^[^@\s<>,;]+@[^@\s<>,;]+$": "e-mail address",
-}
-"""What a text has to look like, in words."""
 
 
 class Key(NamedTuple):
@@ -175,7 +161,8 @@ def _simple(kind: Any, about: dict[str, Any]) -> str:
     if kind is bool:
         return "`true` · `false`"
     if kind is str:
-        return PATTERNS[about["pattern"]] if "pattern" in about else "text"
+        rule = PATTERNS[about["pattern"]] if "pattern" in about else "must be text"
+        return rule.removeprefix("must be ") if rule.startswith("must be ") else f"text; {rule}"
     bounds = [f"{word} {about[name]:,}" for name, word in (("ge", "from"), ("gt", "above")) if name in about]
     bounds += [f"{word} {about[name]:,}" for name, word in (("le", "to"), ("lt", "below")) if name in about]
     return " ".join(["whole number" if kind is int else "number", *bounds])

@@ -37,7 +37,6 @@ STAND_INS = (
     (r"\b(demo|my_model|bert_base|german|R)\b", "tiny"),
     (r"_128\b", "_32"),
     (r"\bDIR\b", "folder"),
-    (r"/data/scratch\b", "."),
     (r"\b(enwiki:12|tales:grimm\.txt)", "tinywiki:12"),
 )
 """What commands of the pages name, and what of recipe `tiny`, which has the demo's shape and takes seconds, stands in."""
@@ -92,10 +91,15 @@ def test_the_commands_of_a_page_run(page: str, made: World, twice: World, progra
         **world.environment,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "BERT_HOME": str(world.home),
     }
     older = made.store.pointer("tiny", "release")
     assert older is not None
-    of_the_world = ((r"\bDIGEST\b", older.digest), (r"\bVERSION\b", older.version))
+    (here / "scratch").mkdir()
+    of_the_world = (
+        *((r"\bDIGEST\b", older.digest), (r"\bVERSION\b", older.version)),
+        (r"/(?:data|backup)/(?=scratch|restored|bert\.tar)", f"{here}/"),
+    )
     for block in (each for each in RUN if each.page == page):
         text = block.text
         for name, stand_in in (*STAND_INS, *of_the_world):
