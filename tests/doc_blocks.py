@@ -17,7 +17,10 @@ from tests.conftest import ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^( *)(`{3,})(\w*)\n(.*?)^\1\2$", re.S | re.M)
 MARK = re.compile(r"<!-- (not run here|run by)(?:: | )((?:(?!-->).)+) -->\s*\Z", re.S)
-COMMAND = re.compile(r"^\s*(?:\$ )?(?:\S*/)?(?:bert|make|python3?|pip|docker|kubectl|helm|gcloud|git|torchrun) ", re.M)
+COMMAND = re.compile(
+    r"^\s*(?:\$ )?(?:\S*/)?(?:bert|make|python3?|pip|docker|kubectl|helm|gcloud|git|torchrun|dagster|ssh|curl|tensorboard) ",
+    re.M,
+)
 """A line that a person would type."""
 
 
