@@ -149,7 +149,8 @@ def flags() -> dict[str, set[str]]:
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_commands_in_a_sentence_exist_with_their_options(path: Path) -> None:
     known, targets = flags(), re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    in_sentences = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", doc_blocks.prose(path))]
+    codes = re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", doc_blocks.prose(path), re.S)
+    in_sentences = [" ".join(code.split()) for _, code in codes]
     in_blocks = [line for block in doc_blocks.blocks(path) if block in SHELL for line in block.text.splitlines()]
     for code in [*in_sentences, *in_blocks]:
         command, *words = code.partition("  #")[0].split() or [""]
