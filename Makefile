@@ -6,7 +6,7 @@ TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 XLA := .venv-xla
 
-.PHONY: demo test test-demo test-xla xla-env lint ui bench env dev browser postgres clean
+.PHONY: demo test test-demo test-xla xla-env lint ui bench docs env dev browser postgres clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -48,9 +48,10 @@ ui: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations 40
 
-## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training)
+## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training); in a container too, where
+## there is Docker
 test-demo: $(VENV)/.dev
-	$(BIN)/python -m pytest -m demo tests/test_demo.py
+	$(BIN)/python -m pytest -m demo tests/test_demo.py tests/test_docker.py
 
 ## test-xla ─ steps through torch-xla on the CPU, against torch's (some minutes, most of them compiling)
 test-xla: $(XLA)/.runtime
@@ -64,6 +65,11 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.runtime
 	$(BIN)/python -m benchmarks
+
+## docs ─ the pages of docs/ as a site: build/site/index.html; a broken link or anchor ends it
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 ## browser ─ what the browser tests need from the system (Debian)
 browser:

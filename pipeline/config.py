@@ -66,13 +66,16 @@ class PathFrom(Frozen):
     """A file or folder on this machine, referenced and never copied; relative paths start at the recipe's folder."""
 
     path: Annotated[str, Field(min_length=1)]
+    """the file or folder"""
 
 
 class UrlFrom(Frozen):
     """One file behind an https URL."""
 
     url: Annotated[str, Field(pattern=r"^(https?|file)://")]
+    """where the file is"""
     sha256: Sha256
+    """of the file; another one is refused"""
 
 
 class WheelFrom(Frozen):
@@ -92,13 +95,16 @@ class OfficialFrom(Frozen):
     """The files of a task that is known by name, from the addresses and with the checksums that model/known_tasks.py names."""
 
     official: Literal[True]
+    """ask for it"""
 
 
 class WikimediaFrom(Frozen):
     """A dump of one wiki from Wikimedia's dump site."""
 
     wiki: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    """as the dump site names it: enwiki, dewiki"""
     dump: Annotated[str, Field(pattern=r"^(latest|\d{8})$")] = "latest"
+    """its date; latest: the newest finished one, settled once for each retrain (docs/retrains.md)"""
 
 
 def _origin(value: Any) -> str | None:
@@ -161,12 +167,19 @@ class Columns(Frozen):
     """Which columns of a table hold what; None: the table has no such column."""
 
     text: str = "text"
+    """column of the text"""
     id: str | None = None
+    """column of what tells documents apart; None: a hash of the file's path and the text does"""
     title: str | None = None
+    """column of the title"""
     url: str | None = None
+    """column of the address"""
     licence: str | None = None
+    """column of the licence, where documents have their own"""
     date: str | None = None
+    """column of the date"""
     language: str | None = None
+    """column of the language, where documents have their own"""
 
 
 class Source(Frozen):
@@ -176,7 +189,9 @@ class Source(Frozen):
     """books: a folder or archive of .txt and .epub; text: a folder or archive of text files, one document each; jsonl,
     parquet, csv: tables, one document a row"""
     from_: From = Field(alias="from")
+    """where its files come from"""
     language: str = "en"
+    """its language, as a code: en, de; decides how sentences are split"""
     licence: str = ""
     """SPDX identifier or a few words; kept with every document. Wikipedia: CC-BY-SA-4.0 unless said otherwise."""
     weight: Annotated[float, Field(gt=0, le=100)] = 1.0
@@ -209,6 +224,7 @@ class Benchmark(Frozen):
     """Benchmark texts that the corpus must not hold."""
 
     from_: From = Field(alias="from")
+    """where its files come from"""
     columns: tuple[str, ...] = ()
     """of a table: the columns that hold text"""
 
@@ -217,6 +233,7 @@ class Corpus(Frozen):
     """Which text, and how much of it is held out."""
 
     sources: Annotated[dict[Name, Source], Field(min_length=1)]
+    """the sources, by a name of your own; `S_text` and other assets are called after it"""
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.005
     """share of documents, chosen by hash of doc_id, that no training ever sees"""
     min_characters: Annotated[int, Field(ge=0)] = 100
@@ -247,17 +264,21 @@ LEAST_SIZE = 100
 
 
 class Vocabulary(Frozen):
-    """The WordPiece vocabulary (facts: BERT appendix; google-research/bert tokenization.py)."""
+    """The WordPiece vocabulary (docs/vocabulary.md; google-research/bert tokenization.py)."""
 
     from_: str = Field(default="", alias="from")
     """a vocab.txt (a relative path starts at the recipe's folder), the version of a vocabulary in the store, or `champion`
     (docs/retrains.md), to be taken instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
     size: Annotated[int, Field(ge=LEAST_SIZE, le=1_000_000)] = 30522
+    """tokens, exactly, the special ones included; text that gives fewer is refused"""
     lowercase: bool = True
+    """whether text becomes lower case: false for a cased model"""
     strip_accents: bool = True
+    """whether accents are taken off letters; false for most languages but English"""
     layout: Literal["compact", "bert"] = "compact"
     """compact: [PAD] [UNK] [CLS] [SEP] [MASK] at 0–4; bert: 0, 100–103 with [unusedN] between, as Google's own"""
     min_frequency: Count = 2
+    """pairs that occur less often are not merged"""
     alphabet_limit: Count = 1000
     """at most this many distinct characters; rarer ones become [UNK]"""
     compare: str = ""
@@ -275,6 +296,7 @@ class Shards(Frozen):
     masking: Literal["static", "dynamic"] = "static"
     """static: masks are drawn once and stored, as the original does; dynamic: drawn anew whenever a batch is loaded"""
     mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """share of the tokens that are chosen to be predicted"""
     mask_random_keep: tuple[Share, Share, Share] = (0.8, 0.1, 0.1)
     """of the chosen positions: share of [MASK], of random words, of words kept"""
     random_words: Literal["all", "no_specials"] = "all"
@@ -294,7 +316,9 @@ class Shards(Frozen):
     dupe_factor: Count = 10
     """passes over every document, each with other pairs and masks; one only where masks are not stored"""
     short_seq_prob: Share = 0.1
+    """share of instances with a shorter target length, drawn anew for each"""
     seed: Seed = 12345
+    """of masks, pairs and lengths"""
     files: Annotated[int, Field(ge=1, le=99_999)] = 8
     """number of shard files of the training part"""
 
@@ -339,11 +363,15 @@ class Architecture(Frozen):
     """Size of the encoder (Devlin et al. 2019, section 3)."""
 
     layers: Annotated[int, Field(ge=1, le=1000)] = 12
+    """layers of the encoder"""
     hidden: Annotated[int, Field(ge=1, le=100_000)] = 768
+    """width of the states; a multiple of `heads`"""
     heads: Annotated[int, Field(ge=1, le=1000)] = 12
+    """attention heads of a layer"""
     intermediate: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """width of the feed-forward layer; None: 4 × hidden"""
     max_positions: Annotated[int, Field(ge=1, le=100_000)] = 512
+    """tokens of the longest sequence that the model can read"""
     dropout: Dropped = 0.1
     """on embeddings, attention probabilities and both outputs of a layer"""
     gelu: Literal["erf", "tanh"] = "erf"
@@ -362,22 +390,29 @@ class Phase(Frozen):
     """One sequence length of the schedule; a value that is None is the one of `pretraining`."""
 
     sequence_length: Annotated[int, Field(ge=8, le=4096)]
+    """tokens of a row, special ones included; each phase has another"""
     steps: Count
+    """updates of the weights"""
     max_hours: Annotated[float, Field(gt=0, le=100_000)] | None = None
     """hours of training on the machine that begins the run; where `steps` would take longer at the rate measured there before
     the first step, there are fewer, and the schedule is shorter in proportion"""
     max_predictions_per_seq: Count | None = None
     """None: mask_rate × sequence_length, rounded up, at most sequence_length − 2"""
     batch_size: Count | None = None
+    """sequences of a step"""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """peak of this phase; needs schedule: per_phase"""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    """of this phase; needs schedule: per_phase"""
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """share of this phase's steps; needs schedule: per_phase"""
 
 
 class Start(Frozen):
     """A model made elsewhere, whose weights and vocabulary pretraining begins with (docs/pretraining.md)."""
 
     from_: ModelFrom = Field(alias="from")
+    """the model"""
     mode: Literal["warm", "continue"]
     """warm: its weights alone; continue: the optimizer's moments and count of updates too"""
 
@@ -429,23 +464,30 @@ class Checkpoint(Frozen):
     pretraining (docs/tasks.md)."""
 
     from_: ModelFrom = Field(alias="from")
+    """the model"""
     lowercase: bool | None = None
     """for a model that doesn't say it of its vocabulary, as the next; one that does must agree; None: not stated"""
     strip_accents: bool | None = None
+    """likewise; None: as `lowercase`"""
 
 
 class Pretraining(Frozen):
     """Optimizer and schedule (Devlin et al. 2019, appendix A.2; google-research/bert optimization.py; docs/pretraining.md)."""
 
     phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    """one after the other, each an asset `pretrained_L`"""
     start: Start | None = None
     """None: drawn weights"""
     seed: Seed = 12345
+    """of drawn weights, order of samples, dropout, and masks that are drawn on loading"""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """of products; weights and optimizer are fp32 in both (docs/pretraining.md)"""
     schedule: Literal["shared", "per_phase"] = "shared"
     """shared: ONE warm-up and decay over the steps of all phases (the paper); per_phase: each its own (NVIDIA)"""
     batch_size: Count = 256
+    """sequences of a step"""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    """the peak"""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
     """None, without warmup_ratio: 10,000"""
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -458,14 +500,19 @@ class Pretraining(Frozen):
     decay_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """of wsd"""
     optimizer: Literal["adamw", "lamb"] = "adamw"
+    """lamb: for batches of tens of thousands"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """on matrices and embeddings, none on biases and LayerNorm"""
     adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of both optimizers, as are the next three"""
+    """decay of the mean of gradients; of both optimizers, as are the next three"""
     adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """decay of the mean of squared gradients"""
     adam_epsilon: Annotated[float, Field(gt=0)] = 1e-6
+    """is added to the root of it"""
     bias_correction: bool | None = None
     """None: as the optimizer's original, adamw without, lamb with"""
     max_gradient_norm: Annotated[float, Field(gt=0)] = 1.0
+    """a larger gradient of the whole batch is scaled down to this norm"""
     log_every: Count = 100
     """steps between two rows of metrics.jsonl"""
     evaluate_every: Count = 10_000
@@ -511,8 +558,11 @@ class TaskFiles(Frozen):
     """Where the parts of a task come from. Without `dev`, a share of train, chosen by hash of the text, is dev."""
 
     train: From
+    """what is trained on"""
     dev: From | None = None
+    """what the best weights are chosen by"""
     test: From | None = None
+    """what is only scored"""
 
 
 TaskKind = Literal[
@@ -537,6 +587,7 @@ class TaskForm(Frozen):
     """What the files of a task hold, and in which columns (docs/tasks.md)."""
 
     kind: TaskKind = "classification"
+    """what an example is, and what is answered"""
     text: str = "text"
     """column of the text, the first of a pair, or what the choices answer or go on"""
     text_b: str = ""
@@ -553,7 +604,9 @@ class TaskForm(Frozen):
     choice_start: str = ""
     """multiple_choice: column of the words that every choice begins with"""
     question: str = "question"
+    """span: column of the question"""
     context: str = "context"
+    """span: column of the text that holds the answer"""
     answers: str = "answers"
     """span: column of the answers"""
     answer_start: str = ""
@@ -598,22 +651,30 @@ class PublishedScore(Frozen):
     """A score that somebody published."""
 
     system: str
+    """whose score it is, as the table shall say"""
     split: Literal["dev", "test"]
+    """of which part"""
     metric: Metric
+    """which of the kind's metrics"""
     points: float
     """out of 100"""
     source: str = ""
+    """where it was published"""
 
 
 class Task(TaskForm):
     """A user's own task, read from files of one's own."""
 
     title: str = ""
+    """what the report calls it; none: its name"""
     files: TaskFiles
+    """where its parts come from"""
     metric: Metric | None = None
     """that the best weights are chosen by; None: accuracy, Spearman's correlation, F1 of answers or of entities, by kind"""
     published: tuple[PublishedScore, ...] = ()
+    """scores of others, for the report"""
     dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """without a dev file: this share of train, by hash of the text, is dev"""
     test_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """without a test file: this share, by hash of the text, is test"""
 
@@ -646,8 +707,11 @@ class Grid(Frozen):
     Empty: the one value that stands beside the grid."""
 
     learning_rate: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """values to try"""
     batch_size: tuple[Count, ...] = ()
+    """values to try"""
     epochs: tuple[Count, ...] = ()
+    """values to try"""
 
     @model_validator(mode="after")
     def _values_differ(self) -> "Grid":
@@ -673,6 +737,7 @@ class Bilstm(Frozen):
     hidden: Annotated[int, Field(ge=1, le=100_000)] = 768
     """units of one direction"""
     layers: Annotated[int, Field(ge=1, le=100)] = 2
+    """one above the other"""
 
 
 def _differ(choices: tuple[LayerChoice, ...]) -> tuple[LayerChoice, ...]:
@@ -716,24 +781,33 @@ class Finetuning(Frozen):
     seeds: Seeds = 5
     """number of runs, with seeds seed, seed + 1, …"""
     seed: Seed = 42
+    """of the first run"""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """as of `pretraining`"""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
+    """the peak; it falls along a line to 0"""
     epochs: Count = 3
+    """passes over train; the weights of the best on dev are kept"""
     batch_size: Count = 32
+    """examples of a step"""
     grid: Grid = Grid()
     early_exit: Count | None = None
     """epochs after which a run ends whose dev score is not above that of a guess that reads nothing; None: none ends early"""
     max_length: Annotated[int, Field(ge=8, le=4096)] = 128
+    """tokens of the longest row"""
     long_texts: LongTexts = "truncate"
-    """what becomes of a text that is longer; windows: all of it is read, of WINDOWED kinds of tasks (docs/tasks.md)"""
+    """what becomes of a text that is longer; windows: all of it is read, in tasks of kind classification, pair_classification
+    and regression (docs/tasks.md)"""
     max_windows: Count = 8
     """of a text in one training step, drawn anew in every epoch; scoring reads all"""
     warmup: Share = 0.1
     """share of the steps"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """on matrices, none on biases and LayerNorm"""
     bias_correction: bool = True
     """of Adam's moments; false: as google-research/bert optimization.py, where more runs fail (Mosbach et al. 2021)"""
     dropout: Dropped = 0.1
+    """on the same places as in `architecture`, and before the answer"""
     pooling: Pooling = "cls"
     """what is read of a text as a whole: [CLS], the mean of its tokens, or the last one, as left-to-right models do"""
     encoder: Encoder = "trained"
@@ -745,6 +819,7 @@ class Finetuning(Frozen):
     baselines: tuple[Literal["untrained", "tfidf"], ...] = ()
     """untrained: the same network without pretraining; tfidf: a TF-IDF classifier"""
     overrides: dict[Name, FinetuningOverride] = {}
+    """what single tasks do differently"""
 
     @model_validator(mode="after")
     def _names_are_used(self) -> "Finetuning":
@@ -1055,12 +1130,15 @@ class ComparisonColumn(Frozen):
     """One number of every row."""
 
     name: Name
+    """what rows call it under `published` and `instead`"""
     title: Annotated[str, Field(min_length=1)]
+    """what the table shows above it"""
     metric: Annotated[str, AfterValidator(_number_of_a_recipe)]
     """`held_out.NUMBER` of the last phase, or `tasks.TASK.dev.METRIC` (or `test`) of `finetuned_TASK`, median of its seeds"""
     format: Literal["number", "points"] = "number"
     """points: hundredths of the number"""
     digits: Annotated[int, Field(ge=0, le=6)] = 2
+    """after the point"""
 
     @property
     def task(self) -> str | None:
@@ -1073,6 +1151,7 @@ class ComparisonRow(Frozen):
     """One setting: the recipes that have it, one for each seed, and what was published of it."""
 
     label: Annotated[str, Field(min_length=1)]
+    """what the table shows before it"""
     recipes: tuple[Name, ...] = ()
     """none: a row that was only published"""
     instead: dict[Name, tuple[Name, ...]] = {}
@@ -1115,12 +1194,17 @@ class Comparison(Frozen):
     """`comparisons/NAME`: one file of recipes/comparisons, and the configuration of its stage."""
 
     name: Name
+    """the file's name without .yaml"""
     title: Annotated[str, Field(min_length=1)]
+    """above the table"""
     description: str = ""
+    """below the title"""
     source: str = ""
     """where the published numbers come from"""
     columns: Annotated[tuple[ComparisonColumn, ...], Field(min_length=1)]
+    """from left to right"""
     rows: Annotated[tuple[ComparisonRow, ...], Field(min_length=1)]
+    """from top to bottom"""
 
     def recipes(self) -> tuple[str, ...]:
         """Every recipe of every row, each once."""

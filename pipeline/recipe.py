@@ -100,7 +100,9 @@ class Recipe(Frozen):
     """What a person asks for: the merged, checked content of one file in recipes/."""
 
     name: Name
+    """the file's name without .yaml"""
     description: str = ""
+    """a sentence about the model; stands on its card and in its report"""
     checkpoint: Checkpoint | None = None
     """instead of the five that follow: a model made elsewhere is only fine-tuned"""
     corpus: Corpus | None = None

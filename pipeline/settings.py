@@ -66,8 +66,11 @@ class BeamSettings(Frozen):
     """How Beam pipelines run."""
 
     runner: str = "FnApiRunner"
+    """any Beam runner (docs/cluster.md); multi_threading and DaskRunner lose data and are refused"""
     workers: Whole = 2
+    """processes of the local runner"""
     options: Annotated[dict[str, Any], AfterValidator(_no_secrets)] = Field(default_factory=dict)
+    """more pipeline options, passed on as they are; no secrets, since settings stand in records"""
     files: Literal["auto", "disk", "store"] = "auto"
     """how workers reach files: by paths of a disk that all of them see, or by URLs of the object store. auto: by URLs where
     the store lies in one and the runner is not one of this machine"""
@@ -92,6 +95,7 @@ class TrainingSettings(Frozen):
     device: Literal["auto", "cpu", "cuda", "xla"] = "auto"
     """auto: cuda where there is one, else cpu; xla: TPUs by torch-xla, for pretraining (docs/devices.md)"""
     threads: Whole = 2
+    """CPU threads of one training process"""
     ranks: Whole = 1
     """processes that pretrain one model together, started by torchrun"""
     micro_batch_tokens: Annotated[Whole | Literal["auto"] | None, WrapValidator(_tokens_or_auto)] = None
@@ -101,9 +105,11 @@ class TrainingSettings(Frozen):
     """of pretraining: what is inside of a layer is computed again on the way back instead of kept: less memory, about a third
     more time, the same results"""
     checkpoint_seconds: Seconds = 60
+    """seconds between two checkpoints"""
     checkpoint_steps: Whole | None = None
     """checkpoints at every multiple of so many steps, besides"""
     keep_checkpoints: Annotated[Whole, Field(ge=2)] = 2
+    """how many are kept, the newest; at least two, so that one may break"""
     milestone_steps: Whole | None = None
     """checkpoints of a multiple of so many steps are kept for good"""
     launcher: Annotated[str, AfterValidator(_checked_template)] = ""
@@ -156,7 +162,9 @@ class ProviderSettings(Frozen):
     (docs/attestations.md), "unknown" where it is empty."""
 
     name: str = ""
+    """who publishes the model"""
     contact: str = ""
+    """an address where they are reached"""
     representative: str = ""
     """authorised representative in the European Union"""
     placed_on_market: str = ""
@@ -170,9 +178,13 @@ class ProviderSettings(Frozen):
     private_data: str = ""
     """data sets from other third parties that are not public"""
     crawled_data: str = ""
+    """data that was crawled or scraped, and by whom"""
     user_data: str = ""
+    """data of users of services"""
     synthetic_data: str = ""
+    """data that other models made, and which"""
     other_data: str = ""
+    """data of none of these kinds"""
     reserved_rights: str = ""
     """how reservations of rights from text and data mining were respected"""
     illegal_content: str = ""
@@ -198,6 +210,7 @@ class WebhookSettings(Frozen):
     url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+([/?][^#\s]*)?$"), AfterValidator(_plain_webhook)] | None = (
         None
     )
+    """gets a POST with JSON; without user and password"""
     url_from: Variable | None = None
     """the environment variable that holds the URL, where the URL itself is a secret"""
 
@@ -214,11 +227,15 @@ class EmailSettings(Frozen):
     """How alerts go by e-mail."""
 
     host: Annotated[str, Field(min_length=1)]
+    """of the SMTP server"""
     port: Annotated[int, BeforeValidator(_no_flag), Field(ge=1, le=65535)] = 587
     """465: TLS from the first byte; others: by STARTTLS where the server offers it"""
     from_: Annotated[Address, Field(alias="from")]
+    """one address"""
     to: Annotated[tuple[Address, ...], Field(min_length=1)]
+    """one or more"""
     user_from: Variable | None = None
+    """the environment variable that holds the user"""
     password_from: Variable | None = None
     """the environment variables that hold user and password; a password goes over TLS only"""
 
@@ -271,11 +288,16 @@ class Settings(Frozen):
     """All of settings.yaml."""
 
     recipes: str = "recipes"
+    """folder of the recipes; a relative path starts at the checkout, as those that follow"""
     home: str = ".bert"
+    """folder of the store and of the state of runs; the environment variable BERT_HOME wins over it"""
     store: Annotated[str, AfterValidator(checked_url)] | None = None
     """URL of the object store for content, records and memory; None: they lie under `home`"""
     dagster_home: str | None = None
+    """folder of Dagster's database, on a local disk and never a network one; None: `dagster` under `home`; DAGSTER_HOME
+    wins over it"""
     lease_seconds: Seconds = 60
+    """an owner of a lease or of staging on another host is dead when its heartbeat is older than this"""
     downloads: DownloadSettings = DownloadSettings()
     beam: BeamSettings = BeamSettings()
     training: TrainingSettings = TrainingSettings()

@@ -37,6 +37,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     "unpacked",  # archives of tasks and of checkpoints are opened with the same care
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
+    "sampling",  # what a rehearsal reads of a task
 }
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
 

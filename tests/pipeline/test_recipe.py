@@ -1056,7 +1056,7 @@ def test_chains_and_folders(tmp_path: Path) -> None:
     recipe = loaded.recipes["child"]
     assert (recipe.pretraining.warmup_steps, recipe.pretraining.batch_size) == (20, 16)
     # a relative path starts where it is written
-    assert recipe.config_for("books_files").plain() == {"from": {"path": str(tmp_path / "a" / "texts")}}
+    assert recipe.config_for("books_files").asked() == {"from": {"path": str(tmp_path / "a" / "texts")}}
 
 
 @pytest.mark.parametrize(
@@ -1134,7 +1134,7 @@ def test_asset_names_stand_after_what_they_read(two_phases: Recipe) -> None:
 def test_configs_hold_what_their_stage_reads(two_phases: Recipe) -> None:
     config = two_phases.config_for
     wiki = {"source": "wiki", "language": "de", "licence": "CC-BY-SA-4.0", "templates": {}}
-    assert config("wiki_text").plain() == wiki
+    assert config("wiki_text").plain() == {**wiki, "sample": 1.0}
     assert config("tales_text").asked() == {"source": "tales", "licence": "CC0-1.0", "columns": {"text": "Body"}}
     assert config("documents").asked() == {"held_out": 0.25}
     assert config("benchmark_report").asked() == {"recipe": "two", "tasks": ["mine", "cola"]}

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from pipeline import settings as of_file
 from pipeline.errors import RecipeError
 from pipeline.settings import TrainingSettings, settings
+from pipeline.stage import ROOT
 
 
 def read(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> TrainingSettings:
@@ -43,3 +46,14 @@ def test_true_is_no_1(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     text = f"{name}: true" if not section else f"{section[0]}: {{{name}: true}}"
     with pytest.raises(RecipeError, match=f"{key}: must be a number; it is true"):
         read(tmp_path, text, monkeypatch)
+
+
+def test_the_shipped_file_names_every_key_and_states_the_defaults() -> None:
+    """Of `provider`, whose keys docs/attestations.md lists, the first two."""
+    text = (ROOT / "settings.yaml").read_text(encoding="utf-8")
+    sections = ("Settings", "DownloadSettings", "BeamSettings", "TrainingSettings", "RetentionSettings")
+    for name in (*sections, "WebhookSettings", "EmailSettings"):
+        for key, field in getattr(of_file, name).model_fields.items():
+            assert f"{field.alias or key}:" in text, f"{name}.{key} is not in settings.yaml"
+    loaded = of_file.Settings.model_validate(YAML(typ="safe", pure=True).load(text))
+    assert loaded == of_file.Settings(), "what stands there uncommented is the default"
