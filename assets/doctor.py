@@ -199,7 +199,11 @@ def _dagster_runs() -> Check:
     except BertError as error:
         return _check("dagster", "error", error.what, error.todo)
     return _check(
-        "dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process"
+        "dagster",
+        "ok",
+        f"ended {len(ended)} run{'s' if len(ended) > 1 else ''} whose process was dead"
+        if ended
+        else "no run without a process",
     )
 
 

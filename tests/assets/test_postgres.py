@@ -135,7 +135,7 @@ def test_what_a_killed_run_left_is_ended_by_the_next(world: World) -> None:
             if str(world.home) in " ".join(process.info["cmdline"] or ()):
                 process.send_signal(signal.SIGKILL)
         time.sleep(1)
-        assert doctor(world) == ("ok", "ended 1 runs whose process was dead")
+        assert doctor(world) == ("ok", "ended 1 run whose process was dead")
         run = world.start("run", "tiny/pretrained_32")
         output = when(run, lambda line: "goes on from step" in line, lambda: os.kill(run.pid, signal.SIGINT))
         assert "canceled; what was finished stays" in output
