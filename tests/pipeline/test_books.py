@@ -21,8 +21,8 @@ from pipeline.config import BooksTextConfig
 from pipeline.errors import DataError
 from pipeline.schemas import iter_rows, read_sentence_lines
 from tests.conftest import ROOT, shared
+from tests.hostile.archives import entry, overlapping_zip, tar_of, zip_of
 from tests.pipeline.epubs import epub, package, page
-from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
 
 GUTENBERG = """The Project Gutenberg eBook of Alice
 
@@ -481,7 +481,7 @@ from pathlib import Path
 from pipeline.books import extract_text
 from pipeline.config import BooksTextConfig
 from tests.pipeline.epubs import epub, package, page
-from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
+from tests.hostile.archives import entry, overlapping_zip, tar_of, zip_of
 
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 text = b"Once upon a time there was a king, and he lived in a castle by the sea."

@@ -14,7 +14,7 @@ from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, 
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
 from pipeline.refusal_words import PATTERNS
-from tests.pipeline.hostile import zip_of
+from tests.hostile.archives import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
 SMALL = """\
