@@ -22,6 +22,7 @@ from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.terminal import steady
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +44,7 @@ def main() -> NoReturn:
         if "--json" in sys.argv:
             print(json.dumps({"error": error.what, "todo": error.todo}))
         else:
-            print(f"error: {error}", file=sys.stderr)
+            print(steady(f"error: {error}"), file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
@@ -64,7 +65,7 @@ def main() -> NoReturn:
 
 def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
     """Print a value for a program or for a person."""
-    print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value))
+    print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else steady(text(value)))
 
 
 def show_status(found: reading.Plain, as_json: bool) -> None:
@@ -90,7 +91,7 @@ def _told_broken(target: str) -> bool:
         return False
     errors = graph.load_compared(graph.load()).errors
     for name, error in sorted(errors.items()):
-        print(f"error: {RESERVED}/{name} is left out: {error}", file=sys.stderr)
+        print(steady(f"error: {RESERVED}/{name} is left out: {error}"), file=sys.stderr)
     return bool(errors)
 
 
@@ -98,7 +99,7 @@ def told_progress() -> AbstractContextManager[None]:
     """Within the block, what takes long says on stderr how far it is."""
 
     def say(said: object) -> None:
-        print(said, file=sys.stderr, flush=True)
+        print(steady(str(said)), file=sys.stderr, flush=True)
 
     return progress.listen(say, say)
 
@@ -156,7 +157,7 @@ def run(
     from assets.run import run as run_assets
 
     def say(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
+        print(steady(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
     succeeded = run_assets(recipe, wanted, forced, say, named, settled)
     state = reading.status(wanted, wanted=named)
@@ -186,7 +187,7 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: fl
     if mfu is not None and device is None:
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
     if not as_json:
-        print(reading.status_text(state), flush=True)
+        print(steady(reading.status_text(state)), flush=True)
     left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
     told = cost.estimate(wanted, left, device, cost.MFU if mfu is None else mfu)
     if as_json:
@@ -334,7 +335,7 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
     if as_json:
         print((folder / "report.json").read_text(encoding="utf-8"))
         return
-    print((folder / "report.md").read_text(encoding="utf-8"))
+    print(steady((folder / "report.md").read_text(encoding="utf-8")))
     print(f"With plots: {folder / 'report.html'}")
 
 
