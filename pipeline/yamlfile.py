@@ -153,7 +153,7 @@ def _scalar(node: ScalarNode, file: Path, yaml: YAML, line: int) -> Any:
         if kind == "float":
             number = float(yaml.constructor.construct_yaml_float(node))
             return int(number) if number.is_integer() else number
-    except ValueError:
+    except (ValueError, LookupError):  # of a value with a tag, `!!bool maybe`, the library looks no further
         raise RecipeError(f"{shown(file)}:{line}: {node.value} is no {kind}", "Correct the value.") from None
     raise RecipeError(f"{shown(file)}:{line}: tag {node.tag} is not allowed", "Write a plain value.")
 
