@@ -524,6 +524,11 @@ def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
     from assets.dagster_home import prepare
     from pipeline.stage import ROOT
 
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        print(
+            f"warning: Dagster has no login: whoever reaches {host}:{port} can start runs; how to put one before it: docs/security.md",
+            file=sys.stderr,
+        )
     with socket.socket() as probe:
         if probe.connect_ex((host, port)) == 0:
             raise BertError(

@@ -1,5 +1,6 @@
 """What a hostile input is: its number in the list, its name, how it is made, the door it comes in by, what has to be said of it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,9 +17,14 @@ class Expected:
     words: tuple[str, ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
 
-    def __str__(self) -> str:
-        said = ", ".join([*(f"{reason} {count:,}" for reason, count in self.counts), *self.words])
-        return f"{self.what}: {said}" if said else self.what
+    @property
+    def shown(self) -> str:
+        """What is said, for people: reasons with their counts, and words that are no name of a kind of error or of a file."""
+        words = [w for w in self.words if w != SENTENCE and re.search("[ :_]", w) and not w.startswith("exit code")]
+        counts = [f"{reason} {count:,}" for reason, count in self.counts]
+        return ", ".join(
+            dict.fromkeys([*counts, *(word.replace("bad.xhtml: ", "without the page: ") for word in words)])
+        )
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from tests.hostile.case import Case
 from tests.hostile.cases import CASES
 from tests.hostile.driver import Driver, traps
+from tests.hostile.table import FILE, WORDS, page
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +36,12 @@ def test_a_hostile_input(driver: Driver, case: Case) -> None:
         assert "kept" in outcome, said
         assert outcome["dropped"] == dict(case.expected.counts), said
     assert [word for word in case.expected.words if word not in said] == [], said
+
+
+def test_no_number_of_the_list_is_left_out() -> None:
+    assert {case.number for case in CASES} | set(WORDS) == set(range(1, 45))
+    assert len({(case.number, case.name) for case in CASES}) == len(CASES)
+
+
+def test_the_page_in_docs_is_what_is_tested() -> None:
+    assert FILE.read_text(encoding="utf-8") == page(), "python -m tests.hostile.table writes it"

@@ -4,6 +4,7 @@ Numbers are those of the list in tests/hostile/cases.py.
 """
 
 import random
+from functools import cache
 
 from tests.pipeline.dumps import SITEINFO, page
 
@@ -44,6 +45,7 @@ def entities(secret: str, url: str) -> dict[int, tuple[str, str, str]]:
     }
 
 
+@cache
 def colliding(count: int = 1024) -> list[str]:
     """Names that expat's hash without a salt (before 2.1.0: h = h * 1000003 xor c, on 32 bits) gives one value: blocks of
     letters of which two lead from one value to one other, 2^n names of n blocks."""
