@@ -6,7 +6,7 @@ TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 XLA := .venv-xla
 
-.PHONY: demo test test-demo test-xla xla-env lint audit-deps ui bench env dev browser clean
+.PHONY: demo test test-demo test-xla xla-env lint audit-deps ui bench env dev browser postgres clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -72,6 +72,10 @@ bench: $(VENV)/.runtime
 ## browser ─ what the browser tests need from the system (Debian)
 browser:
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
+
+## postgres ─ what the tests with PostgreSQL need from the system (Debian)
+postgres:
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql
 
 clean:
 	rm -rf $(VENV) $(XLA) .bert build *.egg-info

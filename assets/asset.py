@@ -18,6 +18,7 @@ import dagster as dg
 import psutil
 
 from assets import audit_page
+from assets.curves_to_mlflow import Following
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed, open_store
@@ -53,15 +54,17 @@ Settled = Callable[[Callable[[], Mapping[str, str]], Callable[[Mapping[str, str]
 """(reads the tags of the run, adds some) → the node as the retrain has it that this run is; None: it has none"""
 
 
-def asset_of(node: Node, wiring: Wiring, settled: Settled | None = None) -> dg.AssetsDefinition:
-    """The Dagster asset of a node; `settled`: of a recipe that is retrained (assets/retraining.py)."""
+def asset_of(node: Node, wiring: Wiring, settled: Settled | None = None, about: str = "") -> dg.AssetsDefinition:
+    """The Dagster asset of a node; `settled`: of a recipe that is retrained (assets/retraining.py); `about`: what its recipe says of
+    itself."""
 
     @dg.asset(
-        key=[node.recipe, node.name],
-        deps=[dg.AssetKey([source.recipe, source.name]) for source in node.inputs.values()],
-        group_name=node.recipe,
+        key=key_of(node),
+        deps=[key_of(source) for source in node.inputs.values()],
+        group_name=safe_name(node.recipe),
         code_version=node.code_version,
-        description=wiring.description,
+        description=f"{wiring.description}\n\nRecipe `{node.recipe}`: {about}" if about else wiring.description,
+        metadata={"declared": dg.MetadataValue.json(node.config.asked())},
         kinds=set(wiring.kinds),
         owners=["team:bertworks"],
         check_specs=check_specs(node),
@@ -75,9 +78,19 @@ def asset_of(node: Node, wiring: Wiring, settled: Settled | None = None) -> dg.A
     return body
 
 
+def safe_name(name: str) -> str:
+    """A recipe's name as Dagster takes it: that of a rehearsal, or of a file that is none, may hold what it refuses."""
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name.replace("@", "_at_")) or "recipe"
+
+
+def key_of(node: Node) -> dg.AssetKey:
+    """The key of a node's asset."""
+    return dg.AssetKey([safe_name(node.recipe), node.name])
+
+
 def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     """One Dagster check for each check of the stage's suite."""
-    key = dg.AssetKey([node.recipe, node.name])
+    key = key_of(node)
     specs = [
         dg.AssetCheckSpec(check.name, asset=key, description=check.description, blocking=check.severity == "critical")
         for check in suites.SUITES[node.stage.name].checks
@@ -105,8 +118,13 @@ def _materialize(
                 return
             node = found
         ended = partial(_no_more_tries, context.instance, context.run_id)
-        with _ends_with_run(_run_process(context, run), ended), _told_to(context, node):
-            outcome = build(store, node, forced, again=context.retry_number > 0, wanted=wanted)
+        with (
+            _ends_with_run(_run_process(context, run), ended),
+            _told_to(context, node),
+            Following(node, settings().mlflow, context.log.warning) as following,
+        ):
+            outcome = build(store, node, forced, context.retry_number > 0, wanted, following.begin)
+            following.version = outcome.record.version
     except dg.DagsterExecutionInterruptedError:
         _no_more_tries(context.instance, context.run_id)
         raise
@@ -145,9 +163,7 @@ def _not_needed(node: Node) -> Iterator[Any]:
         )
         for spec in check_specs(node)
     ]
-    yield dg.MaterializeResult(
-        asset_key=dg.AssetKey([node.recipe, node.name]), data_version=dg.DataVersion("not needed"), check_results=passed
-    )
+    yield dg.MaterializeResult(asset_key=key_of(node), data_version=dg.DataVersion("not needed"), check_results=passed)
 
 
 def failure_of(asset: str) -> str:
@@ -164,7 +180,7 @@ def is_forced(tags: Mapping[str, str], asset: str) -> bool:
 def is_wanted(tags: Mapping[str, str], node: Node, selection: Collection[dg.AssetKey] | None) -> bool:
     """Whether content that `bert gc` removed is asked for: by the run's tag WANTED, or because this asset alone was selected.
     With others, it is settled as it is; what reads it has it made again."""
-    alone = selection is not None and list(selection) == [dg.AssetKey([node.recipe, node.name])]
+    alone = selection is not None and list(selection) == [key_of(node)]
     return alone or node.name in tags.get(WANTED, "").split(",")
 
 
@@ -207,7 +223,7 @@ def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iter
     if failed(record):
         results = [each if each["passed"] else {**each, "severity": "critical"} for each in results]
     yield dg.MaterializeResult(
-        asset_key=dg.AssetKey([node.recipe, node.name]),
+        asset_key=key_of(node),
         data_version=dg.DataVersion(record.version),
         metadata=metadata_of(store, wiring, record),
         check_results=list(check_results(node, results, record.body["waivers"])),
@@ -252,7 +268,7 @@ def check_results(
         waiver = waived.get(result["name"])
         warn = result["severity"] != "critical" or waiver is not None
         yield dg.AssetCheckResult(
-            asset_key=dg.AssetKey([node.recipe, node.name]),
+            asset_key=key_of(node),
             check_name=result["name"],
             passed=result["passed"],
             severity=dg.AssetCheckSeverity.WARN if warn else dg.AssetCheckSeverity.ERROR,
@@ -291,7 +307,7 @@ class _Reporter:
         if now.measured and share - self.plotted >= 1 / OBSERVATIONS:
             self.plotted = share
             values = {name: float(value) for name, value in now.measured.items()}
-            key = dg.AssetKey([self.node.recipe, self.node.name])
+            key = key_of(self.node)
             self.context.log_event(
                 dg.AssetObservation(key, metadata={now.unit.split()[0].rstrip("s"): now.done, **values})
             )

@@ -14,10 +14,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import auditing, graph, promoting, reading
+from assets import auditing, graph, promoting, reading, rehearsing
 from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
-from pipeline import progress
+from pipeline import progress, rehearsal
 from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
@@ -63,14 +63,20 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
-    """Print a value for a program or for a person."""
-    print(json.dumps(value, indent=2, ensure_ascii=False) if as_json else steady(text(value)))
+def echo(text: str) -> None:
+    """Print a text; its colours only in a terminal that wants them (no-color.org)."""
+    typer.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def show(value: Any, as_json: bool, text: Callable[[Any], str], coloured: bool = False) -> None:
+    """Print a value for a program or for a person; `coloured`: the text has colours of ours, and no other word that steers."""
+    told = json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value)
+    echo(told if as_json or coloured else steady(told))
 
 
 def show_status(found: reading.Plain, as_json: bool) -> None:
     """Print what each asset is; exit code 1 where one of them can't be read or made."""
-    show(found, as_json, reading.status_text)
+    show(found, as_json, reading.status_text, coloured=True)
     if _has_error(found):
         raise typer.Exit(1)
 
@@ -124,12 +130,22 @@ def run(
         str | None,
         typer.Option(metavar="YYYYMMDD", help="of a recipe that is retrained: which retrain; the newest if left out"),
     ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="rehearse: run RECIPE@sample, with this share of its text, steps and examples; 0.001"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
+    if sample is not None:
+        target = rehearsing.target(target, sample, dump)
     settled = dump if dry_run or accept else graph.settled(target, dump)
-    nodes, asset = graph.find(target, settled)
+    nodes, asset = graph.find(target, settled, sample)
     recipe = target.partition("/")[0]
+    if sample is not None and not dry_run:
+        rehearsing.remember(recipe, sample)
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
         if asset is None or not reason:
@@ -154,12 +170,13 @@ def run(
         return
     if device is not None or mfu is not None:
         raise RecipeError("--device and --mfu are for --dry-run", "Where a run trains stands in settings.yaml.")
+    from rich.console import Console
+
+    from assets.live import view
     from assets.run import run as run_assets
 
-    def say(line: str) -> None:
-        print(steady(line), file=sys.stderr if as_json else sys.stdout, flush=True)
-
-    succeeded = run_assets(recipe, wanted, forced, say, named, settled)
+    with view(Console(stderr=as_json)) as drawn:
+        succeeded = run_assets(recipe, wanted, forced, lambda line: drawn(steady(line)), named, settled)
     state = reading.status(wanted, wanted=named)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
@@ -167,6 +184,8 @@ def run(
         following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
         last = "NAME" if recipe == RESERVED else "release" if "release" in nodes else "benchmark_report"
         audited = asset.path if asset else f"{recipe}/{last}"
+        if rehearsal.is_rehearsal(recipe):
+            print(rehearsing.whole_text(rehearsing.whole(open_store(), wanted), recipe))
         print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
     if not succeeded:
         rows = [row for row in state["assets"] if row["state"] not in SETTLED]
@@ -187,7 +206,7 @@ def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: fl
     if mfu is not None and device is None:
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
     if not as_json:
-        print(steady(reading.status_text(state)), flush=True)
+        echo(reading.status_text(state))
     left = [row["asset"] for row in state["assets"] if row["state"] not in SETTLED]
     told = cost.estimate(wanted, left, device, cost.MFU if mfu is None else mfu)
     if as_json:
@@ -215,6 +234,21 @@ def status(
     show_status(reading.status(wanted, target=target), as_json)
     if broken:
         raise typer.Exit(1)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the recipe; letters, digits and _")],
+    text: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="or a file: .txt, .epub, .jsonl, .parquet, .csv, also compressed")
+    ],
+    language: Annotated[str, typer.Option(metavar="CODE", help="the text's: de, en, zh …")],
+    as_json: Json = False,
+) -> None:
+    """Write a recipe with comments, sized to somebody's own text: nothing runs yet."""
+    from assets import starting
+
+    show(starting.start(name, text, language), as_json, starting.new_text)
 
 
 @app.command()
@@ -394,6 +428,9 @@ def export(
     tfrecord: Annotated[
         bool, typer.Option("--tfrecord", help="shards as TFRecord files of google-research/bert")
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="of a release or a fine-tuned model: model.onnx beside it")
+    ] = False,
     key: Annotated[
         Path | None,
         typer.Option("--sign", metavar="KEY", help="sign the folder with this private key (PEM): model.sig"),
@@ -402,7 +439,7 @@ def export(
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
     with told_progress():
-        done = reading.export(target, folder, tfrecord, key)
+        done = reading.export(target, folder, tfrecord, key, onnx)
     show(done, as_json, reading.export_text)
 
 

@@ -1,6 +1,7 @@
 """Dagster's own folder and instance, and the runs that a killed process left behind."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +50,8 @@ def instance() -> Iterator[dg.DagsterInstance]:
     with explains_database(home):
         # Two processes that make Dagster's tables at once fail.
         with explained(home), held_lock(home / "creating.lock"):
-            opened = dg.DagsterInstance.get()
+            with _explains_settings(home / "dagster.yaml"):
+                opened = dg.DagsterInstance.get()
             opened.get_runs(limit=1)
             opened.event_log_storage.get_maximum_record_id()
             opened.all_instigator_state()
@@ -59,17 +61,53 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @contextmanager
 def explains_database(home: Path) -> Iterator[None]:
-    """What SQLite says of a full or broken disk, as a StoreError."""
+    """What the database says of a full disk, or of a server that is gone, as a StoreError."""
     from sqlalchemy.exc import DBAPIError
 
     try:
         yield
-    except DBAPIError as error:
+    except Exception as error:
+        if type(error).__name__ == "DagsterPostgresException":  # of a package that need not be installed
+            raise _no_server(error.__cause__ or error, home) from error
+        if not isinstance(error, DBAPIError):
+            raise
+        if type(error.orig).__module__.startswith("psycopg"):
+            raise _no_server(error.orig, home) from error
         raise StoreError(
             f"Dagster's database in {home} can't be used: {error.orig}",
             "Free space, lift the file-size limit (ulimit -f), or set DAGSTER_HOME to a folder on another disk. The store "
             "is whole: run again.",
         ) from error
+
+
+@contextmanager
+def _explains_settings(file: Path) -> Iterator[None]:
+    """What is wrong with dagster.yaml, or not installed, as a StoreError."""
+    from yaml import YAMLError
+
+    try:
+        yield
+    except (dg.DagsterInvalidConfigError, YAMLError) as error:
+        unset, told = re.search(r'"(\w+)" which is not set', str(error)), re.search(r"Error 1: (.*)", str(error))
+        what = told[1].partition(". Expected:")[0] if told else " ".join(str(error).split())
+        what = f"the environment variable {unset[1]} is not set" if unset else what
+        raise StoreError(
+            f"{file} can't be used: {what[:300]}", "Correct it; assets/dagster.yaml is the original."
+        ) from error
+    except ImportError as error:
+        todo = (
+            'For PostgreSQL: pip install -c requirements.lock ".[postgres]", and addresses as postgresql+psycopg2://…'
+        )
+        raise StoreError(f"{file} names what is not installed: {error}", todo) from error
+
+
+def _no_server(error: object, home: Path) -> StoreError:
+    said = (str(error).strip().splitlines() or ["no reason given"])[0]
+    return StoreError(
+        f"Dagster's PostgreSQL can't be used: {said}",
+        f"Start the server, or correct the address that {home / 'dagster.yaml'} names (BERT_POSTGRES). The store is whole: "
+        "run again.",
+    )
 
 
 def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:

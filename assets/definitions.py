@@ -30,12 +30,12 @@ from assets import (
     watching,
     wikipedia,
 )
-from assets.asset import RECIPE, Wiring, asset_of
+from assets.asset import RECIPE, Wiring, asset_of, key_of, safe_name
 from assets.executor import EXECUTOR
-from pipeline import retrain
+from pipeline import rehearsal, retrain
 from pipeline.build import Node
 from pipeline.errors import RecipeError
-from pipeline.recipe import RESERVED
+from pipeline.recipe import RESERVED, Loaded
 
 WIRING: dict[str, Wiring] = {
     "files": files.WIRING,
@@ -60,7 +60,7 @@ WIRING: dict[str, Wiring] = {
 
 def definitions(only: str = "") -> dg.Definitions:
     """All recipes and comparisons as they stand on disk now, or only the group of this name: what a step needs."""
-    loaded = graph.load()
+    loaded = Loaded({only: graph.recipe_of(only)}, {}) if rehearsal.is_rehearsal(only) else graph.load()
     compared = graph.load_compared(loaded)
     shown = {n: retrain.widest(recipe) for n, recipe in sorted(loaded.recipes.items()) if only in ("", n, RESERVED)}
     groups = {name: graph.nodes(recipe) for name, recipe in shown.items()}
@@ -74,13 +74,15 @@ def definitions(only: str = "") -> dg.Definitions:
         if only in ("", name):
             again = retrained.get(name)
             assets += [
-                asset_of(node, WIRING[node.stage.name], retraining.settled(again, node.name) if again else None)
+                asset_of(
+                    node, WIRING[node.stage.name], retraining.settled(again, node.name) if again else None, told[name]
+                )
                 for node in nodes.values()
             ]
             jobs.append(_job(name, told[name] or f"Everything that recipe {name} declares.", nodes))
     if not only:
         assets += [_broken(name, "recipe_error", error) for name, error in sorted(loaded.errors.items())]
-        assets += [_broken(RESERVED, _safe(name), error) for name, error in sorted(compared.errors.items())]
+        assets += [_broken(RESERVED, safe_name(name), error) for name, error in sorted(compared.errors.items())]
     automated = [] if only else list(retrained.values())
     told_of = [] if only else [watching.watch_runs]
     return dg.Definitions(
@@ -93,17 +95,13 @@ def definitions(only: str = "") -> dg.Definitions:
 
 
 def _job(name: str, description: str, nodes: Mapping[str, Node]) -> Any:
-    keys = [dg.AssetKey([node.recipe, node.name]) for node in nodes.values()]
+    keys = [key_of(node) for node in nodes.values()]
     selection = dg.AssetSelection.assets(*keys)
-    return dg.define_asset_job(name, selection=selection, tags={RECIPE: name}, description=description)
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "recipe"
+    return dg.define_asset_job(safe_name(name), selection=selection, tags={RECIPE: name}, description=description)
 
 
 def _broken(name: str, asset: str, error: RecipeError) -> dg.AssetsDefinition:
-    safe = _safe(name)
+    safe = safe_name(name)
 
     @dg.asset(
         key=[safe, asset],

@@ -7,9 +7,11 @@ import shutil
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 from assets import approved, graph
+from assets.curves_to_mlflow import INSTALL
 from pipeline import garbage, units
 from pipeline.build import open_store
 from pipeline.errors import BertError
@@ -164,6 +166,9 @@ def _told() -> list[Check]:
         good = folder.is_dir() and os.access(folder, os.W_OK)
         todo = "" if good else "Make the folder, or set `metrics` in settings.yaml to another."
         found.append(_check("metrics", "ok" if good else "error", f"{chosen.metrics_path}", todo))
+    if chosen.mlflow is not None:
+        installed = find_spec("mlflow") is not None
+        found.append(_check("mlflow", "ok" if installed else "error", chosen.mlflow.uri, "" if installed else INSTALL))
     return found
 
 
@@ -188,8 +193,11 @@ def _dagster_runs() -> Check:
         )
     from assets.dagster_home import end_dead_runs, instance
 
-    with instance() as opened:
-        ended = end_dead_runs(opened)
+    try:
+        with instance() as opened:
+            ended = end_dead_runs(opened)
+    except BertError as error:
+        return _check("dagster", "error", error.what, error.todo)
     return _check(
         "dagster", "ok", f"ended {len(ended)} runs whose process was dead" if ended else "no run without a process"
     )

@@ -8,7 +8,19 @@ from pathlib import Path
 
 from model import comparison, contamination, finetuning, imported, predicting, pretraining, release, report, tasks
 from model.promotion import decision
-from pipeline import books, champion, documents, extraction, own_text, retrain, shards, sources, vocabulary, yamlmodel
+from pipeline import (
+    books,
+    champion,
+    documents,
+    extraction,
+    own_text,
+    rehearsal,
+    retrain,
+    shards,
+    sources,
+    vocabulary,
+    yamlmodel,
+)
 from pipeline.build import Node, open_store
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
@@ -145,6 +157,17 @@ def load() -> Loaded:
     return load_recipes(settings().recipes_path)
 
 
+def recipe_of(name: str, sample: float | None = None) -> Recipe:
+    """A recipe, or its rehearsal `R@sample` with the share `sample`, or the one that was asked for last. RecipeError for what can't
+    be used, or was never rehearsed."""
+    loaded = load()
+    if not rehearsal.is_rehearsal(name):
+        return loaded.get(name)
+    base = loaded.get(rehearsal.base_of(name))
+    share = rehearsal.share_of(settings().home_path, base.name) if sample is None else sample
+    return rehearsal.sampled(base, share)
+
+
 def load_compared(recipes: Loaded) -> Comparisons:
     """Every comparison of that folder."""
     return load_comparisons(settings().recipes_path, recipes)
@@ -170,9 +193,9 @@ def comparison_nodes(name: str = "") -> dict[str, Node]:
     return {each.name: comparison_node(each, graph_of) for each in chosen}
 
 
-def find(path: str, dump: str | None = None) -> tuple[dict[str, Node], Node | None]:
+def find(path: str, dump: str | None = None, sample: float | None = None) -> tuple[dict[str, Node], Node | None]:
     """The graph of `RECIPE` or `RECIPE/ASSET`, and that asset; of `comparisons` or `comparisons/NAME` likewise. Of a recipe that
-    is retrained: as the retrain `dump` has it, or the newest that is known here.
+    is retrained: as the retrain `dump` has it, or the newest that is known here. `sample`: see `recipe_of`.
 
     Raises RecipeError naming what exists, or with the recipe's own error; SourceError where no dump is known yet.
     """
@@ -180,7 +203,7 @@ def find(path: str, dump: str | None = None) -> tuple[dict[str, Node], Node | No
     if name == RESERVED:
         compared = comparison_nodes(asset)
         return compared, compared.get(asset)
-    graph = at_moment(load().get(name), dump)
+    graph = at_moment(recipe_of(name, sample), dump)
     if not asset:
         return graph, None
     if asset not in graph:
@@ -215,7 +238,7 @@ def settled(path: str, dump: str | None = None) -> str | None:
     """Settle what the next run of this recipe (or asset) is a retrain of, by asking its wikis, and return its name; None for what
     is not retrained. Raises as `pipeline.retrain.settle` does."""
     name = path.partition("/")[0]
-    recipe = None if name == RESERVED else load().get(name)
+    recipe = None if name == RESERVED or rehearsal.is_rehearsal(name) else load().get(name)
     if recipe is None or recipe.retrain is None:
         if dump is not None:
             raise RecipeError(f"{name} is not retrained: --dump means nothing", "Give the recipe a section retrain.")

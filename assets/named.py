@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from assets import graph
+from pipeline import rehearsal
 from pipeline.errors import RecipeError, StoreError
 from pipeline.store import CHAMPION, Record, Store
 
@@ -25,7 +26,7 @@ def current(store: Store, target: str) -> Record:
         return _earlier(store, recipe, asset, count)
     record = store.pointer(recipe, asset) if asset else None
     if record is None:
-        declared = graph.load().recipes.get(recipe)
+        declared = graph.load().recipes.get(rehearsal.base_of(recipe))
         if declared and asset:
             declared.config_for(asset)  # names the assets that there are, where this is none
         pointers = (store.home / "assets" / recipe).glob("*.json") if recipe else ()

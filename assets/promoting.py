@@ -9,6 +9,7 @@ from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
 from pipeline.owners import user
 from pipeline.record import utc_now
+from pipeline.rehearsal import base_of, is_rehearsal
 from pipeline.settings import settings
 from pipeline.store import Record, Store
 
@@ -50,6 +51,10 @@ def promote(recipe: str, reason: str) -> Plain:
 
     Raises RecipeError where it has none, StoreError where it is barred or broken.
     """
+    if is_rehearsal(recipe):
+        raise RecipeError(
+            f"{recipe} is a rehearsal, of a share of the text", f"Make the whole: bert run {base_of(recipe)}"
+        )
     store = open_store()
     record = store.pointer(recipe, RELEASE)
     if record is None:

@@ -9,17 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from typer import style
+
 from assets import approved, graph, promoting
 from assets.attesting import attestations
 from assets.auditing import chain
 from assets.named import current
 from assets.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
+from assets.rails import drawn
 from assets.results import add_results, scored_release
 from assets.told import on_one_line
 from model import finetuning, release
 from model.finetuned_export import export_finetuned, told_of, why_not
+from model.onnx_export import check_installed, onnx_told, write_onnx
 from model.release import SENTENCE_VECTORS
-from pipeline import atomic, failures, lineage, retrain
+from pipeline import atomic, failures, lineage, rehearsal, retrain
 from pipeline.attestations.kept import keep
 from pipeline.attestations.signature import sign
 from pipeline.build import Node, open_store, references_of, usable
@@ -49,6 +53,7 @@ def status(
         rows.append(
             {
                 "asset": planned.node.name,
+                "reads": [source.name for source in planned.node.inputs.values() if source.name in nodes],
                 "state": planned.state,
                 "why": planned.why,
                 "todo": planned.todo,
@@ -81,24 +86,32 @@ def _facts(store: Store, record: Record | None) -> Plain:
 _MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
 
 
+_COLOURS = {UP_TO_DATE: "green", KNOWN: "green", CLEARED: "green", WILL_RUN: "yellow", ERROR: "red"}
+
+
 def status_text(found: Plain) -> str:
-    """A line per asset: state, version, size, age, and why; below it, why it failed the last time."""
+    """The graph, a line per asset: state, version, size, age, and why; below it, why it failed the last time. With colours, for
+    those that can show them."""
     width = max(len(row["asset"]) for row in found["assets"])
+    rows = {row["asset"]: row for row in found["assets"]}
     lines = []
-    for row in found["assets"]:
+    for name, rails in drawn({name: row["reads"] for name, row in rows.items()}):
+        row = rows[name]
+        rail = rails.replace("*", style(_MARKS[row["state"]], fg=_COLOURS.get(row["state"])))
+        state = style(f"{row['state']:10}", fg=_COLOURS.get(row["state"]))
         version = row["version"][:12] if row["version"] else "–"
         size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
-        why = f"  {row['why']}" if row["why"] else ""
+        why = f"  {on_one_line(row['why'])}" if row["why"] else ""
         lines.append(
-            f"{_MARKS[row['state']]} {row['asset']:{width}}  {row['state']:10}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
+            f"{rail} {row['asset']:{width}}  {state}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
         )
         failure, more = row["failure"], []
         if row["todo"]:  # says what is wrong now
-            more = [f"→ {row['todo']}"]
+            more = [f"→ {on_one_line(row['todo'])}"]
         elif failure:
             more = [f"✗ failed {_age(failure['time'])} ago: {on_one_line(failure['what'])}"]
             more += [f"→ {on_one_line(failure['todo'])}"] if failure["todo"] else []
-        lines += [f"{'':{width + 4}}{line}" for line in more]
+        lines += [f"{'':{len(rails) + width + 3}}{line}" for line in more]
     count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
@@ -113,14 +126,20 @@ def overview() -> Plain:
     folder = settings().recipes_path
     if not loaded.recipes and not loaded.errors:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
+    known, broken = dict(loaded.recipes), dict(loaded.errors)
+    for name in [f"{base}{rehearsal.SUFFIX}" for base in rehearsal.rehearsed(store.home) if base in loaded.recipes]:
+        try:
+            known[name] = graph.recipe_of(name)
+        except RecipeError as error:
+            broken[name] = error
     recipes = []
-    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(loaded.recipes.items())}
+    graphs = {name: graph.nodes(retrain.widest(recipe)) for name, recipe in sorted(known.items())}
     for name, nodes in graphs.items():
         made = [node for node in nodes.values() if _pointer(store, node)]
         recipes.append(
-            {"recipe": name, "assets": len(nodes), "made": len(made), "description": loaded.recipes[name].description}
+            {"recipe": name, "assets": len(nodes), "made": len(made), "description": known[name].description}
         )
-    errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(loaded.errors.items())]
+    errors = [{"recipe": name, "error": e.what, "todo": e.todo} for name, e in sorted(broken.items())]
     compared = graph.load_compared(loaded)
     comparisons = [_compared(store, each, graphs) for each in compared.found.values()]
     errors += [
@@ -243,14 +262,14 @@ def published(recipe: str, asset: str) -> Path:
     return store.folder(record.stage, record.version)
 
 
-def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None = None) -> Plain:
+def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None = None, onnx: bool = False) -> Plain:
     """Copy the current version of an asset to `folder`, with lineage.json (its audit) beside the files.
 
     A release gets its attestations, which are kept under the home too (assets/attesting.py). A fine-tuned model becomes what
     transformers loads, with its scores (assets/results.py); where there is no such thing, `note` says why. With `tfrecord`,
-    shards become TFRecord files as google-research/bert writes them; with `key` the folder is signed. Raises StoreError when the
-    folder exists or can't be written, RecipeError and DataError for what can't be TFRecord files or for a key that is none; then
-    nothing is left behind.
+    shards become TFRecord files as google-research/bert writes them; with `onnx` a model gets model.onnx beside it; with `key` the
+    folder is signed. Raises StoreError when the folder exists or can't be written, RecipeError and DataError for what can't be TFRecord
+    files or ONNX, or for a key that is none; then nothing is left behind.
     """
     store = open_store()
     record = current(store, target)
@@ -261,10 +280,20 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
             f"--tfrecord is for pretraining shards, and {target} is none",
             f"bert export {record.recipe}/pretraining_shards_128 {folder} --tfrecord, or another length.",
         )
+    models = (release.STAGE.name, finetuning.STAGE.name)
+    if onnx and record.stage not in models:
+        raise RecipeError(
+            f"--onnx is for releases and fine-tuned models, and {target} is none",
+            f"bert export {record.recipe}/release {folder} --onnx",
+        )
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
     told = chain(store, record)
     why = why_not(source) if record.stage == finetuning.STAGE.name else ""
+    if onnx and why:
+        raise RecipeError(f"--onnx: {why}", f"bert export {target} {folder} copies it as it is.")
+    if onnx:
+        check_installed()
     note = f"{why}: copied as it is" if why else ""
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -283,6 +312,9 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
         note = "\n".join(filter(None, (note, added.note)))
         if record.stage == release.STAGE.name:
             note = "\n".join(filter(None, (scored_release(store, record)[1], _attest(store, record, partial))))
+            told["exported"] = _files_of(partial)
+        if onnx:
+            note = "\n".join(filter(None, (note, onnx_told(write_onnx(partial)))))
             told["exported"] = _files_of(partial)
         if key is not None:
             sign(partial, key)

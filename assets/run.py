@@ -21,7 +21,19 @@ from typing import IO, Any
 import dagster as dg
 
 from assets import watching
-from assets.asset import DUMP, FORCE, NO_MORE_TRIES, RECIPE, WANTED, check_results, failure_of, metadata_of, process_tag
+from assets.asset import (
+    DUMP,
+    FORCE,
+    NO_MORE_TRIES,
+    RECIPE,
+    WANTED,
+    check_results,
+    failure_of,
+    key_of,
+    metadata_of,
+    process_tag,
+    safe_name,
+)
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
@@ -140,7 +152,7 @@ def _first_followed(recipe: str, say: Say) -> Iterator[Say]:
 
 def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: Record) -> None:
     """Where Dagster's latest materialization says something else than the store, report what the store says."""
-    key = dg.AssetKey([node.recipe, node.name])
+    key = key_of(node)
     event = opened.get_latest_materialization_event(key)
     latest = event.asset_materialization if event else None
     tags = {
@@ -148,7 +160,7 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
         "dagster/data_version_is_user_provided": "true",
         "dagster/code_version": node.code_version,
         **{
-            f"dagster/input_data_version/{source.recipe}/{source.name}": store.record(record.inputs[name]).version
+            f"dagster/input_data_version/{key_of(source).to_user_string()}": store.record(record.inputs[name]).version
             for name, source in node.inputs.items()
             if name in record.inputs  # a comparison leaves out what was never made
         },
@@ -156,9 +168,9 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
     if latest is not None and all((latest.tags or {}).get(name) == value for name, value in tags.items()):
         return
     for source in node.inputs.values():  # which event of each input it was made from: the one that Dagster has now
-        events = opened.fetch_materializations(dg.AssetKey([source.recipe, source.name]), limit=1).records
+        events = opened.fetch_materializations(key_of(source), limit=1).records
         pointer = str(events[0].storage_id) if events else "NULL"
-        tags[f"dagster/input_event_pointer/{source.recipe}/{source.name}"] = pointer
+        tags[f"dagster/input_event_pointer/{key_of(source).to_user_string()}"] = pointer
     metadata = metadata_of(store, WIRING[node.stage.name], record)
     opened.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
     validation = record.body["validation"]
@@ -176,7 +188,7 @@ def _tell_dagster(opened: dg.DagsterInstance, store: Store, node: Node, record: 
 
 def job_of(recipe: str) -> dg.JobDefinition:
     """The recipe's job; importable by name, so that the run's process can rebuild it."""
-    return definitions(recipe).resolve_job_def(recipe)
+    return definitions(recipe).resolve_job_def(safe_name(recipe))
 
 
 def _reconstructable(recipe: str) -> Any:
@@ -188,7 +200,7 @@ def _execute(
 ) -> bool:
     """Run these assets in a process of its own, which holds the recipe's lock too: should this one be killed, the next
     `bert run` waits for what still runs."""
-    selection = frozenset(dg.AssetKey([recipe, name]) for name in steps)
+    selection = frozenset(dg.AssetKey([safe_name(recipe), name]) for name in steps)
     job = _reconstructable(recipe).get_definition().get_subset(asset_selection=selection)
     created = opened.create_run_for_job(job_def=job, asset_selection=selection, tags={RECIPE: recipe, **tags})
     opened.add_run_tags(created.run_id, process_tag(created.run_id, Owner.this()))

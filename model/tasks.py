@@ -29,6 +29,7 @@ from pipeline import progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
+from pipeline.sampling import evenly
 from pipeline.stage import Stage
 
 STAGE = Stage(
@@ -49,6 +50,7 @@ STAGE = Stage(
         "model/scoring/entities.py",
         "pipeline/iob.py",
         "model/squad.py",
+        "pipeline/sampling.py",
         "pipeline/archives.py",
         "pipeline/inflate.py",
         "pipeline/unpacked.py",
@@ -84,9 +86,22 @@ def prepare_task(inputs: Mapping[str, Path], config: TaskDataConfig, out: Path) 
             read = _own(config, out, Path(scratch)) if config.define else _known(config, out, Path(scratch))
             if isinstance(read, _Absent):
                 return _not_run(config, out, read)
+            if config.sample < 1:
+                sampled = {part: evenly(examples, config.sample) for part, examples in read.parts.items()}
+                read = replace(read, parts=sampled, counted=_thinned(read, sampled))
             return _write(config.task, read, out)
         except DataError as error:
             raise DataError(_as_named(error.what, config, Path(scratch)), error.todo) from error
+
+
+def _thinned(read: "_Read", sampled: Parts) -> Counted:
+    """What was counted, with what a rehearsal leaves out."""
+    left = {
+        f"{part}: not in the sample": len(examples) - len(sampled[part])
+        for part, examples in read.parts.items()
+        if len(examples) > len(sampled[part])
+    }
+    return replace(read.counted, dropped=Counter({**read.counted.dropped, **left}))
 
 
 def _as_named(what: str, config: TaskDataConfig, scratch: Path) -> str:

@@ -9,7 +9,7 @@ import posixpath
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -30,6 +30,7 @@ from pipeline.errors import DataError
 from pipeline.gutenberg import strip_gutenberg
 from pipeline.inflate import PIECE_BYTES, Unreadable, pieces
 from pipeline.inflate import SUFFIXES as COMPRESSED
+from pipeline.sampling import LEAST_DOCUMENTS, Beginning, first_bytes, share_read
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, to_batches, write_dropped, write_parts, write_sentence_lines
 from pipeline.sentence_lines import Layout, boundaries, layout
 from pipeline.settings import settings
@@ -54,6 +55,7 @@ STAGE = Stage(
         "pipeline/gutenberg.py",
         "pipeline/inflate.py",
         "pipeline/languages.py",
+        "pipeline/sampling.py",
         "pipeline/schemas.py",
         "pipeline/sentence_lines.py",
         "pipeline/tables.py",
@@ -151,7 +153,8 @@ def extract_text(inputs: Mapping[str, Path], config: BooksTextConfig, out: Path)
     """
     reader = _Reader(inputs["files"], config)
     with scratch_folder(out) as scratch:
-        kept = write_parts(reader.documents(scratch), TEXT_SCHEMA, out)
+        documents = reader.documents(scratch)
+        kept = write_parts(documents, TEXT_SCHEMA, out)
     count = write_dropped(out, reader.read, kept, reader.dropped)
     write_sentence_lines(out, reader.sentence_lines)
     _write_books(reader.books, out)
@@ -159,6 +162,7 @@ def extract_text(inputs: Mapping[str, Path], config: BooksTextConfig, out: Path)
     unknown = reader.manifest.unknown
     return {
         **describe_lengths(reader.lengths),
+        **share_read(documents),
         **count,
         "files": len(reader.books),
         "formats": _counted(book.format for book in reader.books),
@@ -294,29 +298,47 @@ class _Reader:
         self.read = 0
         self.sample: list[str] = []
 
-    def documents(self, scratch: Path) -> Iterator[dict[str, Any]]:
+    def documents(self, scratch: Path) -> Iterable[Mapping[str, Any]]:
+        """The documents; of a rehearsal the first of them, from the first files."""
+        names = self._names()
+        if self.config.sample == 1:
+            return self._documents(names, scratch)
+        sizes = [(self.folder / name).stat().st_size for name in names]
+        first = max(LEAST_DOCUMENTS, len(first_bytes(names, sizes, self.config.sample)))
+        given = sum(sizes[:first]) / max(1, sum(sizes))
+        return Beginning(self._documents(names[:first], scratch), sum(sizes), self.config.sample, given)
+
+    def _names(self) -> list[str]:
+        """Relative paths of all files, in order."""
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         names = [
             name for name in names if name != "manifest.json" and not self._is_manifest(name)
         ]  # the first: the store's own
         if not names:
             raise DataError(f"{self.folder} holds no files", f"Check `from` of source {self.config.source}.")
+        return names
+
+    def _documents(self, names: list[str], scratch: Path) -> Generator[dict[str, Any]]:
         seen: set[str] = set()
-        for book, document in self._all(names, scratch):
-            self.read += 1
-            if not document.text:
-                self.dropped["empty"] += 1
-            elif document.doc_id in seen:
-                self.dropped["duplicate_doc_id"] += 1
-                if not book.documents:
-                    book.dropped = "duplicate_doc_id"
-            else:
-                seen.add(document.doc_id)
-                yield self._kept(book, document)
-        for book in self.books:
-            self.left_out += book.left_out
-            if not book.documents and not book.dropped:
-                book.dropped = "empty"
+        whole = False
+        try:
+            for book, document in self._all(names, scratch):
+                self.read += 1
+                if not document.text:
+                    self.dropped["empty"] += 1
+                elif document.doc_id in seen:
+                    self.dropped["duplicate_doc_id"] += 1
+                    if not book.documents:
+                        book.dropped = "duplicate_doc_id"
+                else:
+                    seen.add(document.doc_id)
+                    yield self._kept(book, document)
+            whole = True
+        finally:  # a rehearsal has enough before the end
+            for book in self.books:
+                self.left_out += book.left_out
+                if not book.documents and not book.dropped:
+                    book.dropped = "empty" if whole else "not in the sample"
 
     def _all(self, names: list[str], scratch: Path) -> Iterator[tuple[_Book, _Document]]:
         """The documents of all files in order: books that are files of their own by workers, the others here."""

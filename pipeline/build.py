@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -409,7 +409,18 @@ def _become(store: Store, node: Node, body: Mapping[str, Any]) -> Record:
     return record
 
 
-def build(store: Store, node: Node, forced: bool = False, again: bool = False, wanted: bool = False) -> Outcome:
+Began = Callable[[Path], None]
+"""hears the run folder of a training that begins, or goes on, there"""
+
+
+def build(
+    store: Store,
+    node: Node,
+    forced: bool = False,
+    again: bool = False,
+    wanted: bool = False,
+    began: Began = lambda folder: None,
+) -> Outcome:
     """Bring `node` up to date. `forced`: whatever is known; a training begins anew then, but not where it is tried
     `again` after it was lost. `wanted`: also where it is settled, and `bert gc` removed its content. What the stage reads and
     was removed comes first. What failed is noted (`pipeline.failures`) until it is made well.
@@ -418,7 +429,7 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False, w
     ValidationFailed, ChainError, SourceError, StoreError or what the stage raises else; in every such case the asset keeps what
     it had."""
     try:
-        outcome = _build(store, node, forced, again, wanted)
+        outcome = _build(store, node, forced, again, wanted, began)
     except Exception as error:
         failures.note(store.home, node.recipe, node.name, error)
         raise
@@ -427,7 +438,7 @@ def build(store: Store, node: Node, forced: bool = False, again: bool = False, w
     return outcome
 
 
-def _build(store: Store, node: Node, forced: bool, again: bool, wanted: bool) -> Outcome:
+def _build(store: Store, node: Node, forced: bool, again: bool, wanted: bool, began: Began) -> Outcome:
     need = needed(store, node, forced, network=True, wanted=wanted)
     if need.key is None:
         missing = [source for name, source in node.inputs.items() if name not in need.inputs]
@@ -438,7 +449,7 @@ def _build(store: Store, node: Node, forced: bool, again: bool, wanted: bool) ->
         refuse_red(node, record)
         return Outcome(record, ran=False)
     if _supply(store, need):
-        return _build(store, node, forced, again, wanted)
+        return _build(store, node, forced, again, wanted, began)
     if not node.stage.resumable:
         return _made(store, need, forced)
     with ExitStack() as held:
@@ -447,6 +458,8 @@ def _build(store: Store, node: Node, forced: bool, again: bool, wanted: bool) ->
         if waited and not forced:  # what it waited for may be what it needs
             now = needed(store, node, network=True)
             need = now if now.key == need.key else need
+        if need.must_run:
+            began(run)
         outcome = _made(store, need, forced, run) if need.must_run else Outcome(settle(store, need), ran=False)
     store.clear_runs(lambda _, folder: node.stage.clear(folder), need.key)
     refuse_red(node, outcome.record)

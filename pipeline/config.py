@@ -53,6 +53,10 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+(@sample)?$")]
+"""of a recipe, or of its rehearsal (pipeline/rehearsal.py)"""
+Sample = Annotated[float, Field(gt=0, le=1)]
+"""the share that a rehearsal reads, from the beginning on; 1: everything"""
 
 
 # ── where files come from ────────────────────────────────────────────────────────────────────────────────────────────
@@ -763,6 +767,8 @@ class FilesConfig(Frozen):
     """`S_dump`, `S_files`: which bytes."""
 
     from_: From = Field(alias="from")
+    sample: Sample = 1.0
+    """of a dump from the dump site: so many of its first files that they hold this share of its bytes"""
 
 
 class WikipediaTextConfig(Frozen):
@@ -773,6 +779,7 @@ class WikipediaTextConfig(Frozen):
     licence: str = ""
     templates: dict[str, tuple[str, ...]] = {}
     """the user's own rules for templates, {rule: names}: by value, so that they enter the key by content"""
+    sample: Sample = 1.0
 
 
 class BooksTextConfig(Frozen):
@@ -784,6 +791,7 @@ class BooksTextConfig(Frozen):
     licence_required: bool = False
     columns: Columns | None = None
     manifest: PathFrom | None = None
+    sample: Sample = 1.0
 
 
 class OwnTextConfig(Frozen):
@@ -796,6 +804,7 @@ class OwnTextConfig(Frozen):
     licence_required: bool = False
     columns: Columns = Columns()
     sentence_per_line: bool = False
+    sample: Sample = 1.0
 
 
 class DocumentsConfig(Frozen):
@@ -822,6 +831,8 @@ class VocabularyConfig(Vocabulary):
     """a vocab.txt to compare with"""
     imported: bool = False
     """that of `imported_checkpoint`, with its lowercase and strip_accents"""
+    at_most: bool = False
+    """a text that is too small for `size` gives fewer entries: a rehearsal's"""
 
     @property
     def trained(self) -> bool:
@@ -919,7 +930,7 @@ class TrainConfig(PretrainConfig):
 class ReleaseConfig(Frozen):
     """`release`."""
 
-    recipe: Name
+    recipe: RecipeName
     description: str = ""
 
 
@@ -929,6 +940,8 @@ class TaskDataConfig(Frozen):
     task: Name
     define: Task | None = None
     from_: TaskFrom | None = Field(default=None, alias="from")
+    sample: Sample = 1.0
+    """of the examples of every part"""
 
 
 class Variant(Frozen):
@@ -997,7 +1010,7 @@ class ContaminationConfig(Frozen):
 class ReportConfig(Frozen):
     """`benchmark_report`."""
 
-    recipe: Name
+    recipe: RecipeName
     description: str = ""
     tasks: tuple[Name, ...] = ()
 

@@ -23,6 +23,7 @@ from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.config import Frozen
 from pipeline.errors import SourceError
 from pipeline.places import Place
+from pipeline.sampling import first_bytes
 from pipeline.wikipedia import (
     BrokenDump,
     Enough,
@@ -88,6 +89,11 @@ def cut(files: Sequence[Path]) -> list[Part]:
         bounds = [size * i // count for i in range(count + 1)]
         parts += [Part(file=number, path=path, start=a, end=b, size=size, kind=kind) for a, b in pairwise(bounds)]
     return parts
+
+
+def beginning(parts: Sequence[Part], share: float) -> Sequence[Part]:
+    """The first parts of a dump that hold `share` of it; at least one."""
+    return first_bytes(parts, [part.work for part in parts], share)
 
 
 def _kind(path: Path) -> Kind:
@@ -298,7 +304,7 @@ def gaps(parts: Sequence[Part], seams: Sequence[Seam]) -> list[tuple[int, int]]:
     """(first, last) of parts that must be read as one, because a part did not end where the next page was found to begin.
 
     That happens where `<page>` stands in a file without beginning a page, for example in a comment. `parts` are all
-    parts of the dump, in its order.
+    parts of the dump, in its order, or the first of them: then a page may begin behind the last.
     """
     joined: list[tuple[int, int]] = []
 
@@ -319,6 +325,6 @@ def gaps(parts: Sequence[Part], seams: Sequence[Seam]) -> list[tuple[int, int]]:
             else:
                 join(begin, index)
             expected = seam.following
-    if expected is not None:
+    if expected is not None and parts[-1].end == parts[-1].size:
         join(begin, len(parts) - 1)
     return joined

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from pipeline import beam_process, places, progress
 from pipeline.config import Frozen, WikipediaTextConfig
-from pipeline.dump_parts import Part, cut
+from pipeline.dump_parts import Part, beginning, cut
 from pipeline.errors import SourceError
 from pipeline.places import Place, is_url, make, shared, unhurried
 from pipeline.runs import Merge, Run
+from pipeline.sampling import fetched_share
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
@@ -42,6 +43,7 @@ STAGE = Stage(
         "pipeline/wikipedia.py",
         "pipeline/wikitext*.py",
         "pipeline/templates/*.toml",
+        "pipeline/sampling.py",
         "pipeline/schemas.py",
     ),
 )
@@ -126,7 +128,9 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
     if len(named) > 1:
         told = ", ".join(f"{file} is of {name}" for name, file in sorted(named.items()))
         raise SourceError(f"the files are of different wikis: {told}", "Make each wiki a source of its own.")
-    parts = [part.model_copy(update={"path": shared(part.path)}) for part in cut(files)]
+    whole = cut(files)
+    wanted = beginning(whole, min(1.0, config.sample / fetched_share(inputs["dump"])))
+    parts = [part.model_copy(update={"path": shared(part.path)}) for part in wanted]
     needed = sum(part.work for part in parts) * (TABLE_PER_BZ2 if is_url(shared(out)) else DISK_PER_BZ2)
     beam_process.check_room(out, needed, "articles", "Free space, or move the store (home in settings.yaml).")
     beam = settings().beam
@@ -149,7 +153,9 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
             for path in out.glob("part-*.parquet"):
                 path.unlink()
             raise
+    read = sum(part.work for part in parts) / sum(part.work for part in whole) * fetched_share(inputs["dump"])
     return found | {
+        **({"sample_share": round(read, 9)} if config.sample < 1 else {}),
         "wiki": sites[-1].name,
         "files": len(files),
         "ignored_files": [path.name for path in others],

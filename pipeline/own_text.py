@@ -4,7 +4,7 @@ import hashlib
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
 from pipeline.kinds import ENDINGS, is_of, plain_name
 from pipeline.plain_text import is_blank, separated, tidy
+from pipeline.sampling import Beginning, share_read
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts, write_sentence_lines
 from pipeline.stage import Stage
 
@@ -34,6 +35,7 @@ STAGE = Stage(
         "pipeline/kinds.py",
         "pipeline/parquet_rows.py",
         "pipeline/plain_text.py",
+        "pipeline/sampling.py",
         "pipeline/schemas.py",
         "pipeline/tables.py",
         "pipeline/text_files.py",
@@ -71,11 +73,13 @@ def extract_text(inputs: Mapping[str, Path], config: OwnTextConfig, out: Path) -
     there.
     """
     reader = _Reader(inputs["files"], config)
-    kept = write_parts(reader.documents(), TEXT_SCHEMA, out)
+    documents = reader.documents()
+    kept = write_parts(documents, TEXT_SCHEMA, out)
     count = write_dropped(out, reader.read, kept, reader.dropped)
     write_sentence_lines(out, reader.seen if config.sentence_per_line else ())
     return {
         **describe_lengths(reader.lengths),
+        **share_read(documents),
         **count,
         "files": reader.files,
         "empty_files": reader.empty_files,
@@ -117,12 +121,17 @@ class _Reader:
         self._present: set[str] = set()
         self._first_keys = ""
 
-    def documents(self) -> Iterator[dict[str, Any]]:
-        names = self._names()
-        sizes = {name: (self.folder / name).stat().st_size for name in names}
+    def documents(self) -> Iterable[Mapping[str, Any]]:
+        """The documents; of a rehearsal the first of them."""
+        sizes = {name: (self.folder / name).stat().st_size for name in self._names()}
+        if self.config.sample == 1:
+            return self._documents(sizes)
+        return Beginning(self._documents(sizes), sum(sizes.values()), self.config.sample)
+
+    def _documents(self, sizes: Mapping[str, int]) -> Generator[dict[str, Any]]:
         total, before = sum(sizes.values()), 0
         progress.report(0, total, "bytes")
-        for name in names:
+        for name in sizes:
 
             def report(done: int, before: int = before) -> None:
                 progress.report(before + done, total, "bytes")

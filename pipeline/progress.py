@@ -50,13 +50,14 @@ class Progress:
         digits = 1 if self.unit.startswith("MB") else 0
         of = f"/{self.total:,.{digits}f}" if self.total else ""
         values = "".join(f" · {name} {value:.4g}" for name, value in self.measured.items())
-        eta = f" · {_duration(self.eta_seconds)} left" if self.eta_seconds else ""
+        eta = f" · {duration(self.eta_seconds)} left" if self.eta_seconds else ""
         rate = f" · {self.rate:,.1f}/s" if self.rate else ""
         where = f" · {self.where}" if self.where else ""
         return f"{self.done:,.{digits}f}{of} {self.unit}{rate}{eta}{where}{values}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as people read them: 3h05m, 4m10s, 7s."""
     minutes, rest = divmod(int(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"

@@ -114,6 +114,8 @@ class Recipe(Frozen):
     _path: Path = PrivateAttr(default=Path())
     _templates: dict[str, dict[str, tuple[str, ...]]] = PrivateAttr(default_factory=dict)
     """source → the rules of its file `templates`"""
+    _sample: float = PrivateAttr(default=1.0)
+    """the share of its data that a rehearsal reads (pipeline/rehearsal.py)"""
 
     @property
     def path(self) -> Path:
@@ -168,7 +170,10 @@ class Recipe(Frozen):
             yield (
                 f"task_data_{task}",
                 TaskDataConfig(
-                    task=task, define=self.finetuning.define.get(task), **{"from": self.finetuning.data.get(task)}
+                    task=task,
+                    define=self.finetuning.define.get(task),
+                    sample=self._sample,
+                    **{"from": self.finetuning.data.get(task)},
                 ),
             )
         for task in self.finetuning.tasks:
@@ -196,7 +201,8 @@ class Recipe(Frozen):
         if pretraining.start:
             yield "imported_checkpoint", self._imported(pretraining, pretraining.start)
         for name, source in corpus.sources.items():
-            files = FilesConfig(**{"from": source.from_})
+            downloaded = self._sample if isinstance(source.from_, WikimediaFrom) else 1.0
+            files = FilesConfig(sample=downloaded, **{"from": source.from_})
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
                 licence = source.licence or _WIKIPEDIA_LICENCE
@@ -207,6 +213,7 @@ class Recipe(Frozen):
                         language=source.language,
                         licence=licence,
                         templates=self._templates.get(name, {}),
+                        sample=self._sample,
                     ),
                 )
             else:
@@ -227,6 +234,7 @@ class Recipe(Frozen):
             "language": source.language,
             "licence": source.licence,
             "licence_required": corpus.licence_required,
+            "sample": self._sample,
         }
         if source.kind == "books":
             manifest = PathFrom(path=source.manifest) if source.manifest else None
@@ -247,7 +255,8 @@ class Recipe(Frozen):
         file = PathFrom(path=named) if _is_file(named) else None
         compared = PathFrom(path=self.vocabulary.compare) if self.vocabulary.compare else None
         section = {**dict(self.vocabulary), "from_": "" if file else named, "compare": ""}
-        return VocabularyConfig(**section, file=file, compared=compared, imported=imported)
+        at_most = self._sample < 1
+        return VocabularyConfig(**section, file=file, compared=compared, imported=imported, at_most=at_most)
 
     def _fine_tuned(self, checkpoint: Checkpoint) -> ImportedConfig:
         return ImportedConfig(

@@ -1,8 +1,8 @@
 """What of a store may go, and why: mark what is needed, from roots, and sweep the rest. A pure function of what was read.
 
 Roots are what each asset of every recipe has now, whether its YAML is here or not, and the last versions that it had; the
-champion of a recipe and the one before it; releases that something is attested of; what unfinished trainings read. What a
-root was made of, by its record, by that of the work that it reuses and by what a recipe took by version, is needed too.
+champion of a recipe and the one before it; releases that something is attested of; what unfinished trainings read. Rehearsals
+have none: what they made may be needed for another reason, or goes. What a root was made of, by its record, by that of the work that it reuses and by what a recipe took by version, is needed too.
 
 One rule takes content although it is needed: the shards of finished trainings, once they are old. Records always stay.
 """
@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.record import Record
+from pipeline.rehearsal import is_rehearsal
 
 Version = tuple[str, str]
 """stage, version"""
@@ -134,14 +135,15 @@ def _version(record: Record) -> Version:
 
 def _roots(state: State, rules: Rules, named: Mapping[Version, Sequence[Record]]) -> Iterator[tuple[str, str, str]]:
     """(why it stays, digest of a record, who names it), what counts most first."""
-    for (recipe, asset), digests in state.pointers.items():
+    pointers = {at: digests for at, digests in state.pointers.items() if not is_rehearsal(at[0])}
+    for (recipe, asset), digests in pointers.items():
         yield NOW, digests[0], f"{recipe}/{asset}"
     for recipe, digests in state.champions.items():
         yield from ((CHAMPION, digest, f"the champion of {recipe}") for digest in digests)
     for (_, version), records in named.items():
         if version in state.attested:
             yield from ((ATTESTED, record.digest, "attestations") for record in records)
-    for (recipe, asset), digests in state.pointers.items():
+    for (recipe, asset), digests in pointers.items():
         yield from ((HISTORY, d, f"the history of {recipe}/{asset}") for d in _lately(state, digests, rules.history))
     for run, read in state.unfinished.items():
         yield from ((UNFINISHED, digest, f"training run {run}") for digest in read or ())
@@ -242,6 +244,8 @@ def _why(version: Version, named: Mapping[Version, Sequence[Record]], had: Colle
     records = named.get(version)
     if not records:
         return "no record names it: a crash left it"
+    if all(is_rehearsal(record.recipe) for record in records):
+        return f"made {records[0].body['finished'][:10]} by a rehearsal"
     if version in had:
         return f"made {records[0].body['finished'][:10]}; newer versions took its place"
     return f"made {records[0].body['finished'][:10]}; nothing that stays was made of it"

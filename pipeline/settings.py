@@ -249,6 +249,24 @@ class AlertSettings(Frozen):
         return self
 
 
+def _plain_uri(uri: str) -> str:
+    if "@" in uri.partition("://")[2].partition("/")[0]:
+        raise ValueError(
+            "must not hold a user or password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+            "MLFLOW_TRACKING_TOKEN, in the environment"
+        )
+    return uri
+
+
+class MlflowSettings(Frozen):
+    """The MLflow server that hears of trainings while they run (docs/pretraining.md)."""
+
+    uri: Annotated[str, Field(pattern=r"^[a-z][a-z0-9+]*:\S+$"), AfterValidator(_plain_uri)]
+    """as MLflow's tracking URI"""
+    experiment: Annotated[str, Field(min_length=1)] = "bertworks"
+    """is made where there is none"""
+
+
 class Settings(Frozen):
     """All of settings.yaml."""
 
@@ -267,6 +285,8 @@ class Settings(Frozen):
     """left out of records: no result depends on it, and an address may be a secret"""
     metrics: str | None = Field(default=None, exclude=True)
     """the file that tells a person's monitoring how retrains go, in the OpenMetrics text format; left out of records too"""
+    mlflow: MlflowSettings | None = Field(default=None, exclude=True)
+    """where curves of trainings go while they train; left out of records too"""
 
     @model_validator(mode="after")
     def _reachable(self) -> "Settings":
@@ -304,8 +324,9 @@ class Settings(Frozen):
 
 
 def _got(error: Mapping[str, Any]) -> str:
-    """The refused value; not where a rule of ours says what is wrong with it, and not of alerts: it may hold a password."""
-    return "" if error["type"] == "value_error" or "alerts" in error["loc"] else f" (got {error['input']!r})"
+    """The refused value; not where a rule of ours says what is wrong with it, and not of addresses: they may hold a password."""
+    secret = {"alerts", "mlflow"} & set(error["loc"])
+    return "" if error["type"] == "value_error" or secret else f" (got {error['input']!r})"
 
 
 @cache

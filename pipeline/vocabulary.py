@@ -118,8 +118,20 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
 
     First the special tokens in the configured layout, then every character of the alphabet and, as `##c`, every one
     that continues a word, then longer pieces in the order in which they were merged: the most frequent neighbours (as for
-    BPE), until the vocabulary has `config.size` tokens.
+    BPE), until the vocabulary has `config.size` tokens. DataError where the words give fewer, unless `config.at_most`.
     """
+    vocabulary = grown(words, config)
+    if len(vocabulary) < config.size and not config.at_most:
+        raise DataError(
+            f"this text gives a vocabulary of at most {len(vocabulary)} tokens (pairs that occur "
+            f"{config.min_frequency} times or more), but the recipe asks for {config.size}",
+            _smaller(len(vocabulary), config.min_frequency),
+        )
+    return vocabulary
+
+
+def grown(words: Words, config: VocabularyConfig) -> list[str]:
+    """As `learn`, but with fewer tokens than `config.size` where the words give no more. DataError where characters alone are more."""
     head = layout(config)
     characters = alphabet.most_frequent(words, config.alphabet_limit)
     symbols, weights, continued = alphabet.spelled(words, characters, len(head))
@@ -130,7 +142,7 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
             f"inside words, are already {len(pinned)}",
             "Raise vocabulary.size or lower vocabulary.alphabet_limit.",
         )
-    vocabulary = merged(
+    return merged(
         symbols,
         weights,
         pinned,
@@ -138,13 +150,6 @@ def learn(words: Words, config: VocabularyConfig) -> list[str]:
         config.min_frequency,
         lambda done: progress.report(done, config.size, "tokens"),
     )
-    if len(vocabulary) < config.size:
-        raise DataError(
-            f"this text gives a vocabulary of at most {len(vocabulary)} tokens (pairs that occur "
-            f"{config.min_frequency} times or more), but the recipe asks for {config.size}",
-            _smaller(len(vocabulary), config.min_frequency),
-        )
-    return vocabulary
 
 
 def _smaller(ceiling: int, min_frequency: int) -> str:

@@ -23,6 +23,7 @@ from pipeline.downloads import Fetched, Wanted, WrongDigest, fetch
 from pipeline.errors import SourceError
 from pipeline.foreign_json import parsed
 from pipeline.owners import held_lock
+from pipeline.sampling import first_bytes
 from pipeline.settings import settings
 from pipeline.wikipedia import numeric_order
 
@@ -82,13 +83,16 @@ def size(dump: Mapping[str, Any]) -> int | None:
     return None if None in sizes else sum(sizes)
 
 
-def files(from_: WikimediaFrom) -> tuple[dict[str, Any], Fetched]:
-    """(the dump as the last `resolve` answered it, with its `url`; kept files). Downloads what is missing.
+def files(from_: WikimediaFrom, share: float = 1.0) -> tuple[dict[str, Any], Fetched]:
+    """(the dump as the last `resolve` answered it, with its `url`; kept files). Downloads what is missing; with a `share` below 1
+    only the first XML files, so many that they hold this share of all bytes, and `share` of the dump is what they do hold.
 
     Raises SourceError, also when the dump was removed since; StoreError when the disk has no room.
     """
     known = _known(from_.wiki)
     dump = known[max(known)] if known and from_.dump == "latest" else resolve(from_)
+    if share < 1:
+        dump = _first(dump, share)
     wiki, date = dump["wiki"], dump["date"]
     url = _dump_url(wiki, date) if "sha1" in dump["files"][0] else _export_url(wiki, date)
     try:
@@ -99,6 +103,14 @@ def files(from_: WikimediaFrom) -> tuple[dict[str, Any], Fetched]:
         again = f"If the site made the dump anew since {_memo(wiki)} was written, remove that file and run again."
         raise SourceError(error.what, f"{error.todo} {again}") from error
     return {**dump, "url": url}, fetched
+
+
+def _first(dump: Mapping[str, Any], share: float) -> dict[str, Any]:
+    """The dump with its first XML files alone; where the site doesn't say their sizes, they count alike."""
+    texts = [each for each in dump["files"] if ".xml" in each["name"]]
+    sizes = [each.get("size_bytes", 1) for each in texts]
+    chosen = first_bytes(texts, sizes, share)
+    return {**dump, "files": list(chosen), "share": sum(sizes[: len(chosen)]) / sum(sizes)}
 
 
 def _wanted(url: str, entry: Mapping[str, Any]) -> Wanted:

@@ -20,6 +20,7 @@ from xml.parsers import expat
 
 from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.errors import SourceError
+from pipeline.sampling import FETCHED
 from pipeline.wikitext import Site, redirect_target
 
 CHUNK_BYTES = 1 << 20
@@ -421,7 +422,8 @@ def _wiki_of(base: str) -> str:
 
 def dump_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """(the XML files below the folder by name, numbers as numbers; the other files). SourceError: there is no dump."""
-    names = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    ours = ("manifest.json", FETCHED)
+    names = [path for path in folder.rglob("*") if path.is_file() and path.name not in ours]
     names.sort(key=lambda path: (numeric_order(path.relative_to(folder).as_posix()), path.as_posix()))
     files = [path for path in names if _is_dump(path)]
     if not files:

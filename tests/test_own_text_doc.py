@@ -7,6 +7,8 @@ import pytest
 
 from pipeline.kinds import ENDINGS
 from pipeline.recipe import load_recipes
+from pipeline.recipe_sizes import MOST_STEPS, PASSES, SIZES, TOKENS_PER_WEIGHT, VOCABULARY
+from pipeline.text_measure import SAMPLE_BYTES
 from tests.conftest import ROOT
 
 DOC = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")
@@ -43,3 +45,11 @@ def test_the_example_is_as_large_as_the_page_says() -> None:
     articles, tales = re.findall(r"(\d+) articles .*?(\d+) tales", DOC, re.S)[0]
     assert len((example / "articles.jsonl").read_text(encoding="utf-8").splitlines()) == int(articles)
     assert len(list((example / "tales").glob("*.txt"))) == int(tales)
+
+
+def test_what_a_new_recipe_is_sized_by_is_what_the_page_says() -> None:
+    for words, tokens in VOCABULARY:
+        assert f"{tokens:,}" in DOC and (not words or f"{words // 10**6} million" in DOC)
+    assert f"({', '.join(size.name for size in SIZES)})" in DOC
+    assert f"sees {TOKENS_PER_WEIGHT} tokens for each of its weights in {PASSES} passes" in DOC
+    assert f"of more than {SAMPLE_BYTES >> 20} MiB a part" in DOC and f"at most its {MOST_STEPS:,} steps" in DOC

@@ -23,6 +23,8 @@ from pipeline.config import (
 )
 from pipeline.downloads import digest_of
 from pipeline.errors import DataError
+from pipeline.manifest import MANIFEST
+from pipeline.sampling import FETCHED
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
 from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
@@ -42,7 +44,7 @@ def files(folder: Path, config: FilesConfig, statistics: Mapping[str, Any]) -> d
         sizes = [entry["size_bytes"] for entry in listed]
         paths = [_local(config, entry["path"]) for entry in listed]
     else:
-        paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json"]
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (MANIFEST, FETCHED)]
         sizes = [path.stat().st_size for path in paths]
     # Of a folder of texts, the stage that reads them drops and counts those that are empty.
     texts = {path for path in paths if path.suffix.lower() == ".txt"} if any(sizes) else set()
@@ -396,7 +398,7 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
     unreached = out_of_reach(entries, lowercase=config.lowercase, strip_accents=config.strip_accents)
     return {
         "size": len(entries),
-        "size_minus_declared": len(entries) - config.size if config.trained else DOES_NOT_APPLY,
+        "size_minus_declared": _size_off(len(entries), config) if config.trained else DOES_NOT_APPLY,
         "repeated_entries": len(entries) - len(set(entries)),
         "blank_entries": sum(entry.split() != [entry] for entry in entries),
         "misplaced_special_tokens": _misplaced(entries, config.layout) if config.trained else _missing(entries),
@@ -404,6 +406,11 @@ def vocabulary(folder: Path, config: VocabularyConfig, statistics: Mapping[str, 
         "out_of_reach_share": unreached / len(entries),
         "unknown_rate": DOES_NOT_APPLY if statistics.get("measured_on") == NOTHING else statistics.get("unknown_rate"),
     }
+
+
+def _size_off(size: int, config: VocabularyConfig) -> int:
+    off = size - config.size
+    return max(off, 0) if config.at_most else off
 
 
 def _missing(entries: list[str]) -> int:

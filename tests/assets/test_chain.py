@@ -122,6 +122,16 @@ def test_reading_commands_answer(made: World, tmp_path: Path) -> None:
     assert all(check["state"] != "error" for check in made.json("doctor"))
 
 
+def test_a_release_goes_out_with_an_onnx_file(made: World, tmp_path: Path) -> None:
+    for name in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason=f"needs {name} (requirements-dev.lock)")
+    assert "onnxruntime gives torch's numbers" in made.bert("export", "tiny/release", str(tmp_path / "out"), "--onnx")
+    assert (tmp_path / "out" / "model.onnx").stat().st_size > 10_000
+    assert made.json("verify", str(tmp_path / "out"))["problems"] == []
+    refused = made.bert("export", "tiny/documents", str(tmp_path / "no"), "--onnx", code=1)
+    assert "--onnx is for releases" in refused and not (tmp_path / "no").exists()
+
+
 def test_shards_go_out_as_tfrecord_files_and_come_back(made: World, tmp_path: Path) -> None:
     out, back = tmp_path / "tfrecords", tmp_path / "back"
     made.bert("export", "tiny/pretraining_shards_32", str(out), "--tfrecord")

@@ -14,6 +14,7 @@ from model import checkpoint
 from model.classifier import Classifier, Pooling
 from model.heads import HEADS
 from pipeline.build import open_store
+from pipeline.errors import RecipeError
 from pipeline.record import Record
 from tests.assets.bertcli import recorded
 from tests.model import tuning
@@ -225,3 +226,34 @@ def test_a_task_that_was_not_run_is_copied_and_said(tmp_path: Path) -> None:
     done = reading.export("mine/finetuned_cola", tmp_path / "out")
     assert done["note"] == "nothing was trained: copied as it is"
     assert (tmp_path / "out" / "not_run.json").exists()
+
+
+def test_onnx_stands_beside_with_our_own_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs onnxscript (requirements-dev.lock)")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime (requirements-dev.lock)")
+    from transformers import AutoTokenizer
+
+    ours = finetuned("cls")
+    done = reading.export("mine/finetuned_people", tmp_path / "out", onnx=True)
+    assert "model.onnx: input_ids, attention_mask, token_type_ids → logits; onnxruntime gives torch's" in done["note"]
+    lineage = json.loads((tmp_path / "out" / "lineage.json").read_text())
+    assert "model.onnx" in {file["path"] for file in lineage["exported"]}
+    assert reading.verify(str(tmp_path / "out"))["problems"] == []
+    inputs = AutoTokenizer.from_pretrained(tmp_path / "out")(
+        ["the cats sat", "paris is"], padding=True, return_tensors="pt"
+    )
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
+    (given,) = session.run(["logits"], {name: value.numpy() for name, value in inputs.items()})
+    with torch.inference_mode():
+        wanted = ours(tuning.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
+    np.testing.assert_allclose(given, wanted.numpy(), atol=1e-5)
+    assert np.ptp(given) > 0.1
+
+
+def test_onnx_of_what_is_no_model_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    finetuned("mean")
+    with pytest.raises(RecipeError, match="no class for pooling mean"):
+        reading.export("mine/finetuned_people", tmp_path / "out", onnx=True)
+    with pytest.raises(RecipeError, match="--onnx is for releases and fine-tuned models"):
+        reading.export("mine/wordpiece_vocab", tmp_path / "out", onnx=True)
+    assert not list(tmp_path.glob("*out*"))

@@ -71,7 +71,7 @@ def test_the_recipe_of_the_readme_trains_on_ones_own_text(tmp_path: Path) -> Non
     )
     (world.folder / "recipes" / "my_model.yaml").write_text(recipe, encoding="utf-8")
     commands = [shlex.split(line)[1:] for line in BERT if line.startswith("bert run my_model")]
-    assert commands == [["run", "my_model", "--dry-run"], ["run", "my_model"]]
+    assert commands == [["run", "my_model", "--dry-run"], ["run", "my_model"], ["run", "my_model", "--sample", "0.001"]]
     output = world.bert(*commands[0])
     assert "tales_text" in output and "wikipedia" not in output
     assert "my_model is up to date" in world.bert(*commands[1])

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Error, Page, sync_playwright
 
 from tests.assets.bertcli import World
 
@@ -26,6 +28,16 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium: make browser"),
 ]
 WAIT = 120_000  # milliseconds until something must have appeared; a busy machine is slow, not wrong
+
+
+LONG = """\
+name: long
+extends: tiny
+description: Trains until somebody ends it.
+pretraining: {phases: [{sequence_length: 32, steps: 500000}]}
+finetuning: {tasks: [], define: null}
+retrain: {}
+"""
 
 
 @dataclass(frozen=True)
@@ -42,14 +54,47 @@ class Ui:
         """Wait until the text is visible."""
         self.page.get_by_text(text).first.wait_for(timeout=WAIT)
 
+    def ask(self, query: str) -> Any:
+        """What this server answers to a query."""
+        data = json.dumps({"query": query}).encode()
+        request = urllib.request.Request(f"{self.base}/graphql", data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)["data"]
+
     def stale(self) -> set[str]:
         """Names of the assets that this server says are unsynced."""
-        query = b'{"query": "{ assetNodes { assetKey { path } staleStatus } }"}'
-        request = urllib.request.Request(f"{self.base}/graphql", query, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as response:
-            nodes = json.load(response)["data"]["assetNodes"]
+        nodes = self.ask("{ assetNodes { assetKey { path } staleStatus } }")["assetNodes"]
         paths = [node["assetKey"]["path"] for node in nodes if node["staleStatus"] == "STALE"]
         return {name for recipe, name in paths if recipe == "tiny"}
+
+    def materialize(self, asset: str) -> str:
+        """Press the button of an asset; the id of the run, once it runs."""
+        before = self._runs()
+        self.open(f"/assets/{asset}")
+        self.page.get_by_role("button").filter(has_text="Materialize").first.click()
+        until(lambda: set(self._runs()) - set(before))
+        (run,) = set(self._runs()) - set(before)
+        until(lambda: self._runs()[run] == "STARTED")
+        return run
+
+    def terminate(self, run: str) -> None:
+        """End a run as a person does, and wait for its end."""
+        self.open(f"/runs/{run}")
+        self.page.get_by_role("button").filter(has_text="Terminate").first.click()
+        self.page.get_by_role("button").filter(has_text="Terminate 1 run").last.click()
+        until(lambda: self._runs()[run] == "CANCELED")
+
+    def _runs(self) -> dict[str, str]:
+        runs = self.ask("{ runsOrError { ... on Runs { results { runId status } } } }")["runsOrError"]["results"]
+        return {run["runId"]: run["status"] for run in runs}
+
+
+def until(seen: Callable[[], object], seconds: float = 180) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.5)
 
 
 def free_port() -> int:
@@ -61,7 +106,10 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A copy of the made world, so that runs from the UI leave the original as it is."""
-    return made.copy(tmp_path_factory.mktemp("ui") / "world")
+    world = made.copy(tmp_path_factory.mktemp("ui") / "world")
+    (world.folder / "recipes" / "long.yaml").write_text(LONG, encoding="utf-8")
+    world.bert("run", "long/pretraining_shards_32")
+    return world
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +188,59 @@ def test_materializing_from_the_ui_reuses_what_is_known(ui: Ui, world: World) ->
         time.sleep(1)
     assert "reused, nothing ran" in _log(world)
     assert world.versions() == before
+
+
+def test_a_training_is_watched_ended_and_resumed_from_the_ui(ui: Ui, world: World, tmp_path: Path) -> None:
+    run = ui.materialize("long/pretrained_32")
+    curve = ui.page.get_by_text("Plots", exact=True).first
+
+    def plotted() -> bool:  # nothing stands there until the training has said something
+        ui.open("/assets/long/pretrained_32")
+        try:
+            curve.click(timeout=10_000)
+            ui.page.locator("canvas").first.wait_for(timeout=10_000)
+        except Error:
+            return False
+        return True
+
+    until(plotted)
+    ui.see("mlm_accuracy")
+    ui.page.screenshot(path=tmp_path / "live.png")
+    ui.terminate(run)
+    assert "goes on from step" not in _log(world)
+    last = max(path.name for path in (world.home / "runs").glob("*/0/checkpoints/step-*"))
+
+    again = ui.materialize("long/pretrained_32")
+    step = int(last.partition("-")[2])
+    until(lambda: f"goes on from step {step:,}" in _log(world))
+    ui.terminate(again)
+    assert not [
+        p for p in psutil.process_iter(["cmdline"]) if str(world.home / "runs") in " ".join(p.info["cmdline"] or ())
+    ]
+
+
+def test_the_schedule_of_retrains_is_switched_on_and_off(ui: Ui) -> None:
+    selector = '{repositoryName: "__repository__", repositoryLocationName: "bert", scheduleName: "monthly_long"}'
+    query = (
+        f"{{ scheduleOrError(scheduleSelector: {selector}) {{ ... on Schedule {{ scheduleState {{ status }} }} }} }}"
+    )
+
+    def state() -> str:
+        return str(ui.ask(query)["scheduleOrError"]["scheduleState"]["status"])
+
+    ui.open("/locations/bert/schedules/monthly_long")
+    switch = ui.page.locator("label:has(input[type=checkbox])").first
+    assert state() == "STOPPED"
+    switch.click()
+    until(lambda: state() == "RUNNING")
+    switch.click()
+    until(lambda: state() == "STOPPED")
+
+
+def test_what_the_recipe_declares_is_shown_before_anything_was_made(ui: Ui) -> None:
+    ui.open("/assets/long/release")
+    for text in ("Trains until somebody ends it.", "declared"):
+        ui.see(text)
 
 
 def _log(world: World) -> str:

@@ -259,3 +259,14 @@ def test_sums_add_up() -> None:
     told: Sequence[tuple[str, int, int]] = retention.sums(sizes, verdict.stays)
     assert sum(count for _, count, _ in told) + len(verdict.goes) == 15
     assert {(why, count, size) for why, count, size in told} == {(retention.NOW, 5, 50), (retention.HISTORY, 5, 50)}
+
+
+def test_what_only_a_rehearsal_made_goes() -> None:
+    built = Built()
+    built.chain("a@sample", "small")
+    built.chain("a", "whole")
+    built.add("a@sample", "docs", "docs-both")
+    built.add("a", "docs", "docs-both")
+    gone = goes(built.state())
+    assert set(gone) == {f"{name}-small" for name in (*STAGES, "release")}
+    assert all(why.endswith("by a rehearsal") for why in gone.values())
