@@ -6,7 +6,7 @@ TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 XLA := .venv-xla
 
-.PHONY: demo test test-demo test-xla xla-env lint ui bench docs env dev browser postgres clean
+.PHONY: demo test test-demo test-xla xla-env lint audit-deps ui bench docs env dev browser postgres clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -62,6 +62,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+## audit-deps ─ what is known to be unsafe of the locked packages; asks PyPI, and fails where that can't be reached
+audit-deps: $(VENV)/.dev
+	$(BIN)/python .ci/audit_deps.py $(LOCKS) requirements-xla.lock
 
 bench: $(VENV)/.runtime
 	$(BIN)/python -m benchmarks

@@ -1,6 +1,5 @@
 """Whether an exported release is the approved one: what the home says of it, and not only what the folder says of itself."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from pipeline.attestations.signature import FILE as SIGNATURE
 from pipeline.content import file_sha256
 from pipeline.contents import Problem
 from pipeline.errors import StoreError
+from pipeline.foreign_json import parsed
 from pipeline.store import CHAMPION, Store
 
 Plain = dict[str, Any]
@@ -25,7 +25,7 @@ def approval(store: Store, folder: Path) -> Plain:
     Every file is held against what this home has: the release's manifest and the attestations that were kept of it. The folder's own
     list proves nothing here, since whoever changes the folder can change the list.
     """
-    told = json.loads((folder / LINEAGE).read_text(encoding="utf-8"))
+    told = parsed((folder / LINEAGE).read_text(encoding="utf-8"))
     first = told["chain"][0]
     try:
         record = store.record(first["record"])

@@ -72,4 +72,6 @@ def attestations(store: Store, record: Record) -> dict[str, bytes]:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """Without a <, which JSON has in strings only: hubs put JSON-LD into a page, where `</script>` in a licence would end it."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return (text.replace("<", "\\u003c") + "\n").encode()

@@ -22,6 +22,7 @@ from pipeline.build import Node, open_store
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.terminal import steady
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +44,7 @@ def main() -> NoReturn:
         if "--json" in sys.argv:
             print(json.dumps({"error": error.what, "todo": error.todo}))
         else:
-            print(f"error: {error}", file=sys.stderr)
+            print(steady(f"error: {error}"), file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
@@ -67,16 +68,15 @@ def echo(text: str) -> None:
     typer.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 
-def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
-    """Print a value for a program or for a person."""
-    typer.echo(
-        json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value)
-    )  # colours for a terminal only
+def show(value: Any, as_json: bool, text: Callable[[Any], str], coloured: bool = False) -> None:
+    """Print a value for a program or for a person; `coloured`: the text has colours of ours, and no other word that steers."""
+    told = json.dumps(value, indent=2, ensure_ascii=False) if as_json else text(value)
+    echo(told if as_json or coloured else steady(told))
 
 
 def show_status(found: reading.Plain, as_json: bool) -> None:
     """Print what each asset is; exit code 1 where one of them can't be read or made."""
-    show(found, as_json, reading.status_text)
+    show(found, as_json, reading.status_text, coloured=True)
     if _has_error(found):
         raise typer.Exit(1)
 
@@ -97,7 +97,7 @@ def _told_broken(target: str) -> bool:
         return False
     errors = graph.load_compared(graph.load()).errors
     for name, error in sorted(errors.items()):
-        print(f"error: {RESERVED}/{name} is left out: {error}", file=sys.stderr)
+        print(steady(f"error: {RESERVED}/{name} is left out: {error}"), file=sys.stderr)
     return bool(errors)
 
 
@@ -105,7 +105,7 @@ def told_progress() -> AbstractContextManager[None]:
     """Within the block, what takes long says on stderr how far it is."""
 
     def say(said: object) -> None:
-        print(said, file=sys.stderr, flush=True)
+        print(steady(str(said)), file=sys.stderr, flush=True)
 
     return progress.listen(say, say)
 
@@ -175,8 +175,8 @@ def run(
     from assets.live import view
     from assets.run import run as run_assets
 
-    with view(Console(stderr=as_json)) as say:
-        succeeded = run_assets(recipe, wanted, forced, say, named, settled)
+    with view(Console(stderr=as_json)) as drawn:
+        succeeded = run_assets(recipe, wanted, forced, lambda line: drawn(steady(line)), named, settled)
     state = reading.status(wanted, wanted=named)
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
@@ -369,7 +369,7 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
     if as_json:
         print((folder / "report.json").read_text(encoding="utf-8"))
         return
-    print((folder / "report.md").read_text(encoding="utf-8"))
+    print(steady((folder / "report.md").read_text(encoding="utf-8")))
     print(f"With plots: {folder / 'report.html'}")
 
 
@@ -561,6 +561,11 @@ def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
     from assets.dagster_home import prepare
     from pipeline.stage import ROOT
 
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        print(
+            f"warning: Dagster has no login: whoever reaches {host}:{port} can start runs; how to put one before it: docs/security.md",
+            file=sys.stderr,
+        )
     with socket.socket() as probe:
         if probe.connect_ex((host, port)) == 0:
             raise BertError(

@@ -3,7 +3,6 @@ database may be gone, and the store may be read-only.
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from pipeline.build import Node, open_store, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
+from pipeline.foreign_json import parsed
 from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.store import Record, Store
@@ -101,13 +101,13 @@ def status_text(found: Plain) -> str:
         state = style(f"{row['state']:10}", fg=_COLOURS.get(row["state"]))
         version = row["version"][:12] if row["version"] else "–"
         size = _size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
-        why = f"  {row['why']}" if row["why"] else ""
+        why = f"  {on_one_line(row['why'])}" if row["why"] else ""
         lines.append(
             f"{rail} {row['asset']:{width}}  {state}  {version:12}  {size:>8}  {_age(row['finished']):>8}{why}"
         )
         failure, more = row["failure"], []
         if row["todo"]:  # says what is wrong now
-            more = [f"→ {row['todo']}"]
+            more = [f"→ {on_one_line(row['todo'])}"]
         elif failure:
             more = [f"✗ failed {_age(failure['time'])} ago: {on_one_line(failure['what'])}"]
             more += [f"→ {on_one_line(failure['todo'])}"] if failure["todo"] else []
@@ -217,7 +217,7 @@ def _verify_folder(folder: Path) -> Plain:
     ]
     todo = "Export it again: bert export RECIPE/ASSET DIR"
     told = {"target": str(folder), "problems": [{"what": f"{folder}: {p}", "todo": todo} for p in problems]}
-    if json.loads(lineage_file.read_text(encoding="utf-8"))["chain"][0].get("stage") != release.STAGE.name:
+    if parsed(lineage_file.read_text(encoding="utf-8"))["chain"][0].get("stage") != release.STAGE.name:
         return told
     return {**told, "approval": approved.approval(open_store(), folder)}
 
@@ -226,7 +226,7 @@ def _listed(lineage_file: Path) -> dict[str, Plain]:
     """The files of an export, by path. StoreError for a lineage.json that is none, or was altered."""
     todo = "Export it again: bert export RECIPE/ASSET DIR"
     try:
-        told = json.loads(lineage_file.read_text(encoding="utf-8"))
+        told = parsed(lineage_file.read_text(encoding="utf-8"))
         files = {str(file["path"]): dict(file) for file in _told_files(told)}
         seal = told.pop("seal")
     except (ValueError, KeyError, TypeError, IndexError) as error:

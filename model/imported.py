@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from model.checkpoint import RESTORE, load_tensors, save_tensors
+from model.checkpoint import RESTORE, check_header, load_tensors, save_tensors
 from model.imported_vocabulary import Words, read_words
 from model.weights import read_hugging_face, read_original
 from pipeline import atomic, sources
@@ -28,6 +28,7 @@ from pipeline.checkpoint_folder import (
 )
 from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.store import Store
@@ -232,7 +233,7 @@ def _exported(folder: Path) -> dict[str, Any]:
     """What lineage.json of an exported folder says of it, or of the one that it is a part of."""
     for place in (folder, folder.parent):
         try:
-            told = json.loads((place / "lineage.json").read_text(encoding="utf-8"))
+            told = parsed((place / "lineage.json").read_text(encoding="utf-8"))
             return {"asset": told["asset"], "version": told["version"], "record": told["chain"][0]["record"]}
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             continue  # no export, or one that tells nothing: its files are recorded all the same
@@ -246,7 +247,7 @@ def _read(folder: Path, todo: str) -> _Found:
     """`todo`: what helps where its weights are broken."""
     path = config_file(folder)
     try:
-        described = dict(json.loads(path.read_text(encoding="utf-8")))
+        described = dict(parsed(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} can't be read: {error}", "Take it from the model anew.") from None
     if "vocabulary_size" not in described:
@@ -362,7 +363,7 @@ def _copy_optimizer(folder: Path, found: _Found, out: Path, name: str) -> int:
     if wrong:
         raise DataError(f"{name}: {OPTIMIZER} does not belong to the weights: {min(wrong)}", todo)
     try:
-        updates = json.loads((folder / OPTIMIZER_JSON).read_text(encoding="utf-8"))["updates"]
+        updates = parsed((folder / OPTIMIZER_JSON).read_text(encoding="utf-8"))["updates"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{name}: {OPTIMIZER_JSON} can't be read: {error!r}", todo) from None
     if type(updates) is not int or updates < 0:
@@ -377,9 +378,10 @@ def _shapes(path: Path, todo: str) -> dict[str, list[int]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_header(path)
         with safe_open(path, framework="pt") as file:
             return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 — not a dict
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise DataError(f"{path} can't be read as safetensors: {error}", todo) from None
 
 

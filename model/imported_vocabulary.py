@@ -1,12 +1,12 @@
 """The vocabulary that lies beside a model made elsewhere, and how texts are normalised for it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.tokenizer import check, read_vocabulary
 
 
@@ -63,7 +63,7 @@ def _json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parsed(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} can't be read: {error}", "Take it from the model anew, or remove it.") from None
 

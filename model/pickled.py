@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _ZIP = b"PK\3\4"
+_LEAST_TORCH = (2, 10)
+"""CVE-2026-24747: before, a pickle could write beyond its memory for all that weights_only refuses."""
 _FOREIGN = re.compile(r"(?:GLOBAL|class|function|type) `?([\w.]+)`? ?(?:was not|is not|from|whose)")
 """what torch says of a step that it refuses"""
 _AGAIN = "Copy it from where the model came from, or download it, again; or take safetensors of the same model."
@@ -23,10 +25,15 @@ def load_pickled(path: Path) -> "dict[str, Tensor]":
     A pickle is a program. torch's own reader of weights knows the few steps that make tensors and refuses all others.
 
     Raises:
-        DataError: the file holds anything but tensors by name, or is damaged or cut off.
+        DataError: the file holds anything but tensors by name, or is damaged or cut off; or this torch is too old for such files.
     """
     import torch
 
+    if tuple(map(int, torch.__version__.split(".")[:2])) < _LEAST_TORCH:
+        raise DataError(
+            f"{path} is a pickle, which torch {torch.__version__} can't be trusted with (CVE-2026-24747)",
+            "Take safetensors of the same model, or import it where torch is 2.10 or later.",
+        )
     _refuse_damaged(path)
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)

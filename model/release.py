@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from model.pages import escape_markdown
 from model.weights import config_to_hugging_face, to_hugging_face
 from pipeline.config import Architecture, ReleaseConfig
 from pipeline.errors import DataError
@@ -17,8 +18,8 @@ from pipeline.tokenizer import Tokenizer, load
 STAGE = Stage(
     name="release",
     function="model.release:make_release",
-    version="3",  # 2: the card says where its tokens differ from the original's; 3: what the vector of a sentence is
-    sources=("model/release.py", "model/weights.py"),
+    version="4",  # 4: the description is text, not markup; 3: what the vector of a sentence is; 2: how tokens differ
+    sources=("model/release.py", "model/weights.py", "model/pages.py"),
 )
 
 
@@ -145,7 +146,7 @@ tags:
 ---
 # {config.recipe}
 
-{config.description or "A BERT encoder."}
+{escape_markdown(config.description) or "A BERT encoder."}
 
 {architecture.layers} layers, hidden size {architecture.hidden}, {architecture.heads} heads, {parameters:,} parameters,
 vocabulary of {trained["vocabulary_size"]:,} WordPiece tokens, up to {architecture.max_positions} positions.

@@ -1,7 +1,6 @@
 """Weights and sizes of a BERT: under our names, and as Hugging Face's BertForPreTraining has them, in which releases are
 written and public models come, those of the original too once its names are Hugging Face's."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from model.checkpoint import RESTORE, load_tensors
 from pipeline.checkpoint_folder import INDEX, PICKLED, SAVE_ANEW, WEIGHTS, config_file, weights_file
 from pipeline.config import Architecture
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,14 @@ _GELU: dict[str, Literal["erf", "tanh"]] = {
 }
 _ASKED = {"model_type": "bert", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "absolute"}
 """what config.json has to say, or to leave at transformers' default, for this model to compute the same"""
+_CODE = (
+    "auto_map",
+    "custom_pipelines",
+    "trust_remote_code",
+    "_attn_implementation_internal",
+    "_experts_implementation_internal",
+)
+"""keys by which a config.json has another program's code loaded (CVE-2026-4372, CVE-2026-5241); a BERT needs none"""
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -109,6 +117,11 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
 
     Dropout is the hidden states'. Raises DataError where this model would compute something else, or sizes are missing.
     """
+    if code := _code_in(config):
+        raise DataError(
+            f"{path}: {code} asks for code of the model's own to be run",
+            "Remove the key if the weights are a plain BERT's.",
+        )
     for key, asked in _ASKED.items():
         if config.get(key, asked) != asked:
             raise DataError(f"{path}: {key} is {config[key]!r}, not {asked!r}", "This is not a BERT that can be read.")
@@ -136,6 +149,16 @@ def config_from_hugging_face(config: Mapping[str, Any], path: Path) -> tuple[Arc
     if type(size) is not int or size < 1:
         raise DataError(f"{path}: vocab_size is {size!r}", todo)
     return architecture, size
+
+
+def _code_in(value: Any) -> str | None:
+    """The first key, at any depth, that names code to be loaded; null and false name none."""
+    if isinstance(value, list):
+        return next(filter(None, map(_code_in, value)), None)
+    if not isinstance(value, Mapping):
+        return None
+    named = next((key for key in _CODE if value.get(key)), None)
+    return named or _code_in(list(value.values()))
 
 
 # ── a folder ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +219,7 @@ def _described(folder: Path) -> tuple[Path, Architecture, int]:
     path = config_file(folder)
     todo = "Name a folder that transformers loads, or one as google-research/bert released them."
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} can't be read: {error}", todo) from None
     if not isinstance(config, dict):

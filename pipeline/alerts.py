@@ -34,6 +34,7 @@ from pipeline.errors import BertError
 from pipeline.owners import held_lock
 from pipeline.record import utc_now
 from pipeline.settings import EmailSettings, Settings, WebhookSettings
+from pipeline.terminal import steady
 
 TIMEOUT_SECONDS = 5.0
 """without an answer, after which an attempt has failed"""
@@ -80,7 +81,7 @@ class Alert:
     def text(self) -> str:
         """For a person: a line for each thing that is known."""
         told = {"run": self.run, "asset": self.asset, "cause": self.cause, "next": self.next}
-        return "\n".join([self.title, *(f"{name:6} {value}" for name, value in told.items() if value)])
+        return steady("\n".join([self.title, *(f"{name:6} {value}" for name, value in told.items() if value)]))
 
 
 class _Refused(Exception):

@@ -169,6 +169,8 @@ def _json_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]
         raise DataError(f"{path}, line {error.lineno}: {error.msg}", "The manifest must be valid JSON.") from error
     except RecursionError as error:
         raise DataError(f"{path}: nested too deep", _WRITE) from error
+    except ValueError as error:
+        raise DataError(f"{path}: a number that is none: {error}", _WRITE) from error
 
 
 def _past_space(text: str, at: int) -> int:

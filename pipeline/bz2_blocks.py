@@ -220,6 +220,8 @@ class _Window:
 
     def _decompressed(self, at: int, end: int) -> tuple[bytes, ...] | None:
         """The text between two marks, None if that is no block."""
+        if end - at < 80:  # a mark and a checksum
+            return None
         first, last = at // 8 - self._first, (end + 7) // 8 - self._first
         value = int.from_bytes(self._bytes[first:last], "big") >> (-end % 8)
         value &= (1 << (end - at)) - 1

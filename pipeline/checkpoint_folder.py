@@ -1,13 +1,13 @@
 """What can be told of a folder, or of a .zip of one, that holds a model made elsewhere from the names of its files and a
 little JSON."""
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.unpacked import SUFFIX, Archive, opened
 
 WEIGHTS, OPTIMIZER, OPTIMIZER_JSON = "model.safetensors", "optimizer.safetensors", "optimizer.json"
@@ -180,7 +180,7 @@ def _optimizer_faults(
         )
         return
     try:
-        kind = dict(json.loads(read(OPTIMIZER_JSON))).get("optimizer")
+        kind = dict(parsed(read(OPTIMIZER_JSON))).get("optimizer")
     except (OSError, ValueError, TypeError) as error:
         yield f"{OPTIMIZER_JSON} can't be read: {error}", "Export the checkpoint again."
         return

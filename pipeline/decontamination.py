@@ -3,7 +3,6 @@
 Languages that write no spaces can't be measured so: their words are as long as their clauses.
 """
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.config import Benchmark
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.ngrams import NO_RUN, Hashes, runs, words
 from pipeline.sources import open_files
 from pipeline.tables import read_table
@@ -124,7 +124,7 @@ def _of_record(path: Path, number: int, line: str, columns: Sequence[str]) -> It
     if not line:
         return
     try:
-        record: Any = json.loads(line)
+        record: Any = parsed(line)
     except ValueError as error:
         raise DataError(f"{path}, line {number}: no JSON ({error})", "Every line must be one JSON object.") from None
     for column in columns:

@@ -31,6 +31,7 @@ from pipeline.wikipedia import (
     Page,
     XmlReader,
     broken,
+    check_ratio,
     chunks,
     read_pages,
 )
@@ -124,8 +125,11 @@ def _places(part: Part) -> Iterator[tuple[int, bytes, bool]]:
     try:
         with part.path.open("rb") as file:
             if part.kind == "bz2":
+                made = 0
                 for block in blocks(file, part.start):
                     place = block.at << _BLOCK_SHIFT
+                    made += sum(map(len, block.pieces))
+                    check_ratio(made, file.tell() - part.start)
                     for index, piece in enumerate(block.pieces, start=1):
                         yield place, piece, block.ends_stream and index == len(block.pieces)
                         place += len(piece)

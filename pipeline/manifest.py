@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pipeline import foreign_json
 from pipeline.atomic import canonical_json, explained, fsync_file, fsync_folder, make_folder, write_bytes
 from pipeline.content import content_digest, file_sha256, parquet_digest, version_of
 from pipeline.errors import StoreError
@@ -49,7 +50,7 @@ def list_files(staged: Path) -> list[dict[str, Any]]:
 
 def _referenced(path: Path) -> list[dict[str, Any]]:
     try:
-        listed = json.loads(path.read_bytes())
+        listed = foreign_json.parsed(path.read_bytes())
         entries = []
         for named in listed:
             name = PurePosixPath(named["path"])
@@ -68,7 +69,7 @@ def _referenced(path: Path) -> list[dict[str, Any]]:
 def _published_before(staged: Path) -> list[dict[str, Any]]:
     """Referenced entries of a manifest that a publication left which was killed. A stage may not write one."""
     try:
-        body = json.loads((staged / MANIFEST).read_bytes())
+        body = foreign_json.parsed((staged / MANIFEST).read_bytes())
         seal_, files = body.pop("seal"), body["files"]
     except FileNotFoundError:
         return []
@@ -121,7 +122,7 @@ def read(folder: Path, stage: str, version: str) -> dict[str, Any]:
 def parsed(data: bytes, stage: str, version: str) -> dict[str, Any] | None:
     """The manifest of a version from its bytes; None when it was altered."""
     try:
-        found = json.loads(data)
+        found = foreign_json.parsed(data)
         body = {name: found[name] for name in ("stage", "version", "files")}
         whole = sealed(body) == data and (body["stage"], body["version"]) == (stage, version)
     except (ValueError, KeyError, TypeError):
@@ -132,7 +133,7 @@ def parsed(data: bytes, stage: str, version: str) -> dict[str, Any] | None:
 def version_told(data: bytes) -> str:
     """The version that a manifest names, unverified; "" for what is none."""
     try:
-        return str(json.loads(data)["version"])
+        return str(foreign_json.parsed(data)["version"])
     except (ValueError, KeyError, TypeError):
         return ""
 

@@ -1,11 +1,12 @@
 """Records: how content came to be. Immutable, and named by their own digest."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from pipeline.foreign_json import parsed
 
 NEEDED = frozenset({"recipe", "asset", "stage", "key", "version", "inputs", "started", "finished"})
 
@@ -56,7 +57,7 @@ class Record:
 
 def record_of(data: bytes) -> Record:
     """The record whose bytes these are. Raises ValueError for what is no record."""
-    body = json.loads(data)
+    body = parsed(data)
     if not isinstance(body, dict) or not set(body) >= NEEDED:
         raise ValueError("not a record")
     return Record(hashlib.sha256(data).hexdigest(), body)

@@ -3,7 +3,6 @@
 A record is named by the digest of its own bytes, so an audit proves each of its records: a changed one is refused.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from pipeline.atomic import canonical_json, explained
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.lineage import body_of
 from pipeline.record import Record, record_of
 from pipeline.store import Store
@@ -41,7 +41,7 @@ def restore(store: Store, file: Path) -> dict[str, Any]:
 def _records(file: Path) -> Iterator[Record]:
     try:
         with explained(file):
-            told = json.loads(file.read_text(encoding="utf-8"))
+            told = parsed(file.read_text(encoding="utf-8"))
         chain = told["chain"]
         steps = [(str(step["record"]), step) for step in chain]
     except (ValueError, KeyError, TypeError) as error:

@@ -23,7 +23,6 @@ pointer. A reader trusts only records, so that a crash at any point leaves nothi
 first read and remembered by inode, size, mtime and ctime; what is broken is set aside, and its records no longer answer.
 """
 
-import json
 import logging
 import os
 import shutil
@@ -40,6 +39,7 @@ from pipeline.atomic import canonical_json, explain, explained, fsync_folder, ma
 from pipeline.contents import LocalContents, Problem, away, distrust, set_aside
 from pipeline.contents import entries as _entries
 from pipeline.errors import StoreError
+from pipeline.foreign_json import parsed
 from pipeline.ledger import LocalLedger, ObjectLedger
 from pipeline.manifest import MANIFEST as MANIFEST
 from pipeline.object_contents import ObjectContents
@@ -426,7 +426,7 @@ class Store:
         record exists."""
         place = path.parent
         try:
-            body = json.loads(path.read_bytes())
+            body = parsed(path.read_bytes())
             stage, key, version = body["stage"], body["key"], body["version"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -647,7 +647,7 @@ class Upload:
 def pointed_in(path: Path) -> list[str]:
     """Digests in a pointer file, newest first; empty when there is none, or when it is broken. Raises OSError."""
     try:
-        found = json.loads(path.read_bytes())
+        found = parsed(path.read_bytes())
         digests = [found["record"], *found["history"]]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return []

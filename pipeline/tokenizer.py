@@ -5,7 +5,6 @@ and strip accents (each if asked), split at whitespace and punctuation, greedy l
 than 200 characters is [UNK]. The one difference: a final capital Σ is lowercased to σ, not ς, as the library does it.
 """
 
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from pipeline import fast_tokens
 from pipeline.errors import DataError
+from pipeline.foreign_json import parsed
 from pipeline.ragged import ranges
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def load(folder: Path) -> Tokenizer:
     vocabulary = read_vocabulary(folder / "vocab.txt")
     path = folder / "tokenizer.json"
     try:
-        described = json.loads(path.read_text(encoding="utf-8"))
+        described = parsed(path.read_text(encoding="utf-8"))
         normalizer, listed = described["normalizer"], described["model"]["vocab"]
         lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
     except (OSError, ValueError, KeyError, TypeError) as error:

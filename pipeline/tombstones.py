@@ -4,13 +4,12 @@ A tombstone proves itself: its files make the version, and it is sealed as a man
 nothing.
 """
 
-import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import manifest
+from pipeline import foreign_json, manifest
 from pipeline.manifest import Entry
 from pipeline.owners import user
 
@@ -61,7 +60,7 @@ def held_bytes(files: Sequence[Entry]) -> int:
 def parsed(data: bytes, stage: str, version: str) -> Tombstone | None:
     """The tombstone of a version from its bytes; None when it was altered."""
     try:
-        body = json.loads(data)
+        body = foreign_json.parsed(data)
         body.pop("seal")
         tombstone = Tombstone(
             body["stage"],

@@ -10,7 +10,6 @@ first has no finished dump. What `latest` means is asked once, by `resolve`, and
 `BERT_HOME/downloads/wikimedia/<wiki>.json`; whoever reads the files afterwards takes that answer.
 """
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from pipeline import atomic, transfer
 from pipeline.config import WikimediaFrom
 from pipeline.downloads import Fetched, Wanted, WrongDigest, fetch
 from pipeline.errors import SourceError
+from pipeline.foreign_json import parsed
 from pipeline.owners import held_lock
 from pipeline.sampling import first_bytes
 from pipeline.settings import settings
@@ -141,7 +141,7 @@ def _known(wiki: str) -> dict[str, dict[str, Any]]:
     """date → files, of all dumps of the wiki that were ever asked for."""
     path = _memo(wiki)
     try:
-        found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, dict[str, Any]] = parsed(path.read_text(encoding="utf-8"))
         return found
     except FileNotFoundError:
         return {}
@@ -241,7 +241,7 @@ def _dump_files(wiki: str, date: str) -> dict[str, Any] | None:
     """The files of the first finished job; None when none is finished. SourceError for an entry that can't be right."""
     url = f"{_dump_url(wiki, date)}/dumpstatus.json"
     try:
-        status = json.loads(_get(url))
+        status = parsed(_get(url))
     except transfer.NotFound:
         return None
     except ValueError as error:

@@ -4,7 +4,7 @@
     read_site      what the file says of its wiki
     dump_files     the files of a folder that make up a dump
 
-All export schemas (0.3–0.11) are read alike. A file that is cut off or broken gives its whole pages and then an error:
+All export schemas up to 0.11 are read alike. A file that is cut off or broken gives its whole pages and then an error:
 it is never taken for a shorter dump. `pipeline.dump_parts` reads one file in parallel, with the same parser.
 """
 
@@ -26,9 +26,17 @@ from pipeline.wikitext import Site, redirect_target
 CHUNK_BYTES = 1 << 20
 MAX_PAGE_CHARACTERS = 64 << 20
 """Of one page; MediaWiki's own limit is 2 MiB of text."""
+MAX_RATIO = 5000
+"""Bytes of XML out of one byte of the file: dumps have 3 to 8, .bz2 of one sentence over and over 3,300, a bomb a million."""
+FREE_BYTES = 64 << 20
+"""So much may come out whatever the ratio: about one block of the strangest .bz2."""
 MAX_DEPTH = 32
-MAX_TOKEN_BYTES = 32 << 20
+MAX_TOKEN_BYTES = 4 << 20
 """Of one tag with its attributes."""
+MAX_ATTRIBUTES = 100
+"""Of one tag; MediaWiki writes up to a dozen."""
+NEWEST_SCHEMA = 11
+"""Of the export schemas 0.1, 0.2, … (mediawiki.org, "Help:Export") the last one that is known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +134,24 @@ def chunks(path: Path, heard: Heard | None) -> Iterator[bytes]:
                 stream = _gzip_chunks(file)
             else:
                 stream = iter(lambda: file.read(CHUNK_BYTES), b"")
+            made = 0
             for chunk in stream:
+                made += len(chunk)
+                check_ratio(made, file.tell())
                 yield chunk
                 if heard:
                     heard(file.tell())
     except OSError as error:
         raise SourceError(f"{path} can't be read: {error.strerror or error}", "Check the file.") from error
+
+
+def check_ratio(made: int, given: int) -> None:
+    """BrokenDump where so many bytes of XML came out of so few of the file that it is no dump, but a bomb."""
+    if made > FREE_BYTES and made > MAX_RATIO * given:
+        raise BrokenDump(
+            f"its first {given:,} bytes unpack to {made:,}, more than {MAX_RATIO:,} times as many, as bombs do",
+            "This is no dump that MediaWiki wrote. If you trust it, unpack the file yourself.",
+        )
 
 
 def _bz2_chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -239,6 +259,8 @@ class XmlReader:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = name.rpartition(":")[2]
+        if len(attributes) > MAX_ATTRIBUTES:
+            raise self._broken(f"a tag has {len(attributes):,} attributes")
         path = self._path
         path.append(name)
         if len(path) == 1 and name not in ("mediawiki", "page"):
@@ -270,6 +292,11 @@ class XmlReader:
             self._slot = {}
         elif name == "mediawiki":
             self._language = attributes.get("xml:lang", "")
+            schema = _SCHEMA.fullmatch(attributes.get("version", "0.1"))
+            if not schema or int(schema[1]) > NEWEST_SCHEMA:
+                raise self._broken(
+                    f"it is of export schema {attributes['version'][:40]!r}, and 0.1 to 0.{NEWEST_SCHEMA} are known here"
+                )
 
     def _characters(self, data: str) -> None:
         if self._text is not None:
@@ -344,6 +371,7 @@ class XmlReader:
         )
 
 
+_SCHEMA = re.compile(r"0\.([0-9]{1,4})")
 _ID = re.compile(r"\s*-?[0-9]{1,40}\s*")
 _KEYS = {
     ("siteinfo", "dbname"): "dbname",

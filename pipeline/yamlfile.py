@@ -120,6 +120,8 @@ def _build(node: Any, file: Path, yaml: YAML, line: int, within: Set[int]) -> No
     if id(node) in within:
         raise RecipeError(f"{shown(file)}:{line}: the alias holds itself", "Write the value out.")
     within = within | {id(node)}
+    if isinstance(node, MappingNode | SequenceNode) and str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
+        raise RecipeError(f"{shown(file)}:{line}: tag {node.tag} is not allowed", "Write a plain value.")
     if isinstance(node, MappingNode):
         entries: dict[str, Node] = {}
         for key, value in node.value:
@@ -153,7 +155,7 @@ def _scalar(node: ScalarNode, file: Path, yaml: YAML, line: int) -> Any:
         if kind == "float":
             number = float(yaml.constructor.construct_yaml_float(node))
             return int(number) if number.is_integer() else number
-    except ValueError:
+    except (ValueError, LookupError):  # of a value with a tag, `!!bool maybe`, the library looks no further
         raise RecipeError(f"{shown(file)}:{line}: {node.value} is no {kind}", "Correct the value.") from None
     raise RecipeError(f"{shown(file)}:{line}: tag {node.tag} is not allowed", "Write a plain value.")
 

@@ -35,6 +35,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     *("checkpoint_folder", "wheels"),  # what recipe and stage both look for in an imported model, and where it may lie
     "lineage",  # a decision asks what the champion was trained on
     "unpacked",  # archives of tasks and of checkpoints are opened with the same care
+    "foreign_json",  # what lies in the folder of a model made elsewhere
     "tfrecord",  # checksums as TensorFlow writes them
     "units",  # sizes as people read them
     "sampling",  # what a rehearsal reads of a task

@@ -33,6 +33,29 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
         found.tensors("nothing")
 
 
+def safetensors(header: bytes, values: bytes = bytes(8)) -> bytes:
+    return len(header).to_bytes(8, "little") + header + values
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (safetensors(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "a": {}}'), "a stands twice"),
+        (safetensors(b" " * ((1 << 20) + 1)), "its header has 1,048,577 bytes, more than 1 MiB"),
+        ((2**63).to_bytes(8, "little") + b"{}", "more than 1 MiB"),
+        (safetensors(b'{"a":' * 50_000), "nests too deep"),
+        (safetensors(b"{}}"), "can't be read as safetensors"),
+        (safetensors(b"\xff"), "can't be read as safetensors"),
+        (b"", "can't be read as safetensors"),
+    ],
+)
+def test_headers_that_are_not_believed(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "a.safetensors").write_bytes(data)
+    with pytest.raises(DataError, match=said) as refused:
+        checkpoint.load_tensors(tmp_path / "a.safetensors", "Copy it again.")
+    assert str(tmp_path / "a.safetensors") in refused.value.what and refused.value.todo == "Copy it again."
+
+
 def test_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path) is None
     assert checkpoint.newest(tmp_path / "absent") is None

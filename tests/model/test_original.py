@@ -22,10 +22,10 @@ from model.weights import read_hugging_face, read_original
 from pipeline.config import ImportedConfig
 from pipeline.errors import DataError
 from pipeline.tokenizer import load
+from tests.hostile.archives import patched_zip, write, zip_of
 from tests.model.test_tensor_bundle import HEADER, block, entry, table
 from tests.model.tiny import VOCABULARY
 from tests.pipeline.badserver import serving
-from tests.pipeline.hostile import patched_zip, write, zip_of
 
 ORIGINAL = Path(__file__).parents[1] / "data" / "original_bert"
 FILES = ("bert_config.json", "vocab.txt", "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001")

@@ -54,6 +54,17 @@ def test_a_program_is_refused_by_name_and_never_run(tmp_path: Path, form: str) -
         assert trace.exists()
 
 
+@pytest.mark.parametrize("version", ["2.9.1", "2.9.1+cpu", "1.13.0"])
+def test_a_torch_that_a_pickle_can_harm_reads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    torch.save(weights(), tmp_path / "pytorch_model.bin")
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(DataError, match=r"can't be trusted with \(CVE-2026-24747\)") as refused:
+        load_pickled(tmp_path / "pytorch_model.bin")
+    assert "safetensors" in refused.value.todo
+
+
 def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 

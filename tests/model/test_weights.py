@@ -101,6 +101,9 @@ def test_old_names_prefixes_buffers_ties_and_half_precision(tmp_path: Path) -> N
         ({"vocab_size": "70"}, "vocab_size is '70'"),
         ({"vocab_size": 71}, r"word_embeddings.weight has shape \[70, 24\], config.json says \[71, 24\]"),
         ({"num_hidden_layers": 1}, "layer.1.* there is no such layer"),
+        ({"auto_map": {"AutoModel": "x--modeling.X"}}, "auto_map asks for code of the model's own"),
+        ({"_attn_implementation_internal": "some/kernel"}, "_attn_implementation_internal asks for code"),
+        ({"parts": [{"text": {"trust_remote_code": True}}]}, "trust_remote_code asks for code"),
         ({"num_hidden_layers": 3}, "has no bert.encoder.layer.2.attention.self.query.weight, .* and 13 more weights"),
     ],
 )
@@ -111,6 +114,19 @@ def test_what_would_be_computed_otherwise_is_refused(tmp_path: Path, change: dic
     with pytest.raises(DataError, match=said) as refused:
         read_hugging_face(tmp_path)
     assert str(tmp_path) in refused.value.what and refused.value.todo
+
+
+def test_keys_that_name_no_code_are_passed_over(tmp_path: Path) -> None:
+    saved(tmp_path, "BertForPreTraining")
+    config = json.loads((tmp_path / "config.json").read_text())
+    more = {
+        "trust_remote_code": False,
+        "auto_map": None,
+        "_attn_implementation_internal": None,
+        "extra": {"auto_map": {}},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config | more))
+    assert read_hugging_face(tmp_path).missing == ()
 
 
 def test_weights_that_are_none_of_berts_are_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pipeline import archives
 from pipeline.archives import Zip, members, safe_name
 from pipeline.inflate import Unreadable, pieces
 from tests.conftest import ROOT
-from tests.pipeline.hostile import (
+from tests.hostile.archives import (
     entry,
     nameless_tar_header,
     overlapping_zip,

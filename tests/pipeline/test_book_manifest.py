@@ -85,6 +85,7 @@ def test_no_manifest_says_nothing() -> None:
         ("a.json", '"a.txt"', "line 1: neither a list"),
         ("a.json", '[{"title": "Emma"}]', "line 1: the row names no file"),
         ("a.json", "[" * 100_000, "nested too deep"),
+        ("a.json", '{"a": ' + "9" * 10_000 + "}", "a number that is none"),
         ("a.yaml", "a", "must end in .csv or .json"),
     ],
 )

@@ -6,8 +6,6 @@ import hashlib
 import io
 import json
 import lzma
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,9 @@ from pipeline.books import extract_text
 from pipeline.config import BooksTextConfig
 from pipeline.errors import DataError
 from pipeline.schemas import iter_rows, read_sentence_lines
-from tests.conftest import ROOT, shared
+from tests.conftest import shared
+from tests.hostile.archives import entry, overlapping_zip, tar_of, zip_of
 from tests.pipeline.epubs import epub, package, page
-from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
 
 GUTENBERG = """The Project Gutenberg eBook of Alice
 
@@ -471,109 +469,3 @@ def test_golden_rows(files: Path) -> None:
     rows, _ = extract(files, language="en", licence="CC0-1.0", columns={"title": "name"})
     # If this changes, raise STAGE.version of pipeline/books.py
     assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == "3db3f31e5e145978"
-
-
-# ── hostile files, all at once ───────────────────────────────────────────────────────────────────────────────────────
-
-HOSTILE = """
-import io, json, sys, tarfile, zipfile, bz2, gzip, lzma
-from pathlib import Path
-from pipeline.books import extract_text
-from pipeline.config import BooksTextConfig
-from tests.pipeline.epubs import epub, package, page
-from tests.pipeline.hostile import entry, overlapping_zip, tar_of, zip_of
-
-folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-text = b"Once upon a time there was a king, and he lived in a castle by the sea."
-good = page("<p>Once upon a time there was a king, and he lived by the sea.</p>")
-
-def bomb(packer):
-    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(1000)) + packer.flush()
-
-def put(name, data):
-    (folder / name).write_bytes(data)
-
-put("15.txt.bz2", bomb(bz2.BZ2Compressor()))
-put("15.txt.xz", bomb(lzma.LZMACompressor(preset=0)))
-middle = bytearray(bz2.compress(text) + bz2.compress(text)); middle[len(bz2.compress(text)) - 5] ^= 1
-put("16.txt.bz2", bytes(middle))
-put("17.txt.bz2", bz2.compress(text) + bz2.compress(b" The end."))
-put("18.txt.gz", gzip.compress(text) + b"garbage")
-put("19.txt.xz", lzma.compress(text)[:-1])
-put("20.txt.bz2", gzip.compress(text))
-put("21.zip", zip_of({"../a.txt": text, "/a.txt": text, "C:/a.txt": text}))
-put("22.tar", tar_of((entry("a", tarfile.SYMTYPE, "/etc"), b""), (entry("a/passwd.txt"), text)))
-put("23.zip", overlapping_zip(2000, 4 << 20))
-with zipfile.ZipFile(folder / "25.zip", "w") as archive:
-    for number in range(100_000): archive.writestr(f"{number}.jpg", b"")
-put("26.epub", epub({"a.xhtml": good, "b.epub": epub({"a.xhtml": good})}))
-loop = package(["a.xhtml", "file:///etc/passwd", "http://127.0.0.1:9/a"], "", '<itemref idref="i0"/>' * 500 + '<itemref idref="i1"/><itemref idref="i2"/>')
-put("28.epub", epub({"a.xhtml": good}, loop))
-put("29.tar", tar_of(*((entry(f"{n}.txt", kind, "/dev/null"), b"") for n, kind in enumerate((tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE)))))
-laughs = '<!DOCTYPE l [<!ENTITY a "ha">' + "".join(f'<!ENTITY a{n} "{"&a%s;" % (n - 1 if n > 0 else "") * 10}">' for n in range(10)) + ']><html><p>&a9;</p></html>'
-put("xml.epub", epub({
-    "a.xhtml": good, "1.xhtml": laughs,
-    "3.xhtml": '<!DOCTYPE l [<!ENTITY x SYSTEM "file:///etc/passwd">]><p>&x;</p>',
-    "4.xhtml": '<!DOCTYPE l SYSTEM "http://127.0.0.1:9/x.dtd"><p>&x; and so on.</p>',
-    "5.xhtml": '<!DOCTYPE l [<!ENTITY % p SYSTEM "file:///etc/passwd">%p;]><p>x</p>',
-    "6.xhtml": "<p>" + "x" * (60 << 20) + "</p>",
-    "7.xhtml": '<p a="' + "x" * 7_000_000 + '">x</p>',
-    "8.xhtml": "<p " + " ".join(f'a{n}=""' for n in range(50_000)) + ">x</p>",
-    "9.xhtml": "<i>" * 100_000 + "x",
-    "10.xhtml": b"<p>\\xff\\x00&#0;&#xD800;</p>",
-}))
-put("37.txt", b"x" * (50 << 20))
-put("good.txt", text)
-statistics = extract_text({"files": folder}, BooksTextConfig(source="s"), out)
-# not ru_maxrss, which a process takes over from the one that started it
-peak = next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM:"))
-print(json.dumps({"MiB": peak >> 10, "dropped": statistics["dropped"]}))
-"""
-
-
-def test_hostile_files_are_named_and_cost_little(files: Path) -> None:
-    """The cases of a list of hostile inputs that concern books, by their numbers there."""
-    out = files.parent / "out"
-    out.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", HOSTILE, str(files), str(out)], capture_output=True, text=True, cwd=ROOT, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["MiB"] < 1024
-    found = {row["path"]: row for row in pq.read_table(out / "books.parquet").to_pylist()}
-    assert {path: row["dropped"] for path, row in found.items() if not path.startswith("25.zip")} == {
-        "15.txt.bz2": "compression_ratio",
-        "15.txt.xz": "compression_ratio",
-        "16.txt.bz2": "broken",
-        "17.txt.bz2": None,
-        "18.txt.gz": "trailing_garbage",
-        "19.txt.xz": "truncated",
-        "20.txt.bz2": "not_what_its_name_says",
-        "21.zip!/../a.txt": "unsafe_path",
-        "21.zip!//a.txt": "unsafe_path",
-        "21.zip!/C:/a.txt": "unsafe_path",
-        "22.tar!/a": "link",
-        "22.tar!/a/passwd.txt": None,
-        "23.zip": "overlapping_entries",
-        "26.epub": None,
-        "28.epub": None,
-        "29.tar!/0.txt": "device",
-        "29.tar!/1.txt": "device",
-        "29.tar!/2.txt": "link",
-        "xml.epub": None,
-        "37.txt": None,
-        "good.txt": None,
-    }
-    assert told["dropped"]["unknown_file_type"] == 100_000
-    assert found["26.epub"]["unread"] == "OEBPS/b.epub: archive_in_archive"
-    assert found["28.epub"]["left_out"] == "repeated_in_spine 499"
-    assert found["28.epub"]["unread"].count("outside_the_archive") == 2
-    unread = dict(each.rsplit(": ", 1) for each in found["xml.epub"]["unread"].split("; "))
-    assert {page.removeprefix("OEBPS/").split(".")[0]: reason for page, reason in unread.items()} == {
-        **dict.fromkeys("135", "entity_declarations"),
-        "6": "larger_than_8_MiB",
-        "7": "compression_ratio",
-        "9": "nested_too_deep",
-        "10": "not_text",
-    }

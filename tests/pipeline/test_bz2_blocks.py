@@ -97,6 +97,15 @@ def test_what_is_broken_is_said(data, message):
         list(blocks(io.BytesIO(data)))
 
 
+def test_marks_that_overlap_are_no_blocks():
+    """A mark of 6 bytes right behind another, where a block needs 10 to begin."""
+    mark = BLOCK_MARK.to_bytes(6, "big")
+    packed = bz2.compress(b"text " * 100)
+    for data in (b"BZh9" + mark + packed[4:], b"BZh9" + mark * 3, packed[:4] + mark * 2 + packed[4:]):
+        with pytest.raises(BrokenBz2):
+            list(blocks(io.BytesIO(data)))
+
+
 @pytest.mark.parametrize("data", [ONE, MANY], ids=["one", "many"])
 def test_every_flipped_bit_is_found_and_nothing_wrong_is_given(data):
     source = random.Random(5)

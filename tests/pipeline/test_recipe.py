@@ -14,7 +14,7 @@ from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, 
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
 from pipeline.refusal_words import PATTERNS
-from tests.pipeline.hostile import zip_of
+from tests.hostile.archives import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
 SMALL = """\
@@ -241,6 +241,10 @@ def test_one_bad_file_leaves_the_others_and_comparisons_are_no_recipes(tmp_path:
         ({"small": SMALL + "name: small\n"}, "small", "small.yaml:9: key name stands twice, first on line 1"),
         ({"small": SMALL + "corpus: &a {x: *a}\n"}, "small", "small.yaml:9"),
         ({"small": SMALL + "description: !!python/name:os.system x\n"}, "small", "small.yaml:9: tag"),
+        ({"small": SMALL + "description: !!python/object/apply:os.system ['x']\n"}, "small", "small.yaml:9: tag"),
+        ({"small": SMALL + "description: !evil {a: b}\n"}, "small", "small.yaml:9: tag !evil is not allowed"),
+        ({"small": SMALL + "description: !!bool maybe\n"}, "small", "small.yaml:9: maybe is no bool"),
+        ({"small": SMALL + "description: !!float\n"}, "small", "small.yaml:9:  is no float"),
         ({"small": SMALL + "description: 'a\n"}, "small", "not YAML"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import DataError
 from pipeline.unpacked import opened
-from tests.pipeline.hostile import overlapping_zip, patched_zip, write, zip_of
+from tests.hostile.archives import overlapping_zip, patched_zip, write, zip_of
 
 MOST = 1 << 30
 

@@ -104,11 +104,27 @@ def test_damage_in_a_small_gzip_file_is_placed(tmp_path):
         (dump(page("A", 1, "<b>" * 60 + "</b>" * 60)), "nested more than 32 deep"),
         (dump(page("A", 1, "\0")), "no valid XML"),
         (b"", "cut off"),
+        (dump(page("A", 1, "a"), version="0.12"), r"export schema '0\.12', and 0\.1 to 0\.11 are known"),
+        (dump(page("A", 1, "a"), version="1.0"), r"export schema '1\.0'"),
+        (dump(page("A", 1, "a", attributes=" ".join(f'a{n}=""' for n in range(101)))), "a tag has 101 attributes"),
+        (dump(page("A", 1, "a", attributes=f'a="{"y" * 6_000_000}"')), "one tag is larger than 4 MiB"),
+        (bz2.compress(dump(page("A", 1, "a"), end=" " * 99_000_000)), "unpack to .*, more than 5,000 times as many"),
     ],
 )  # fmt: skip
 def test_broken_files_are_named(tmp_path, data, message):
     with pytest.raises(SourceError, match=f"dump.xml: .*{message}"):
         list(read_pages(write(tmp_path, data, "dump.xml")))
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.3", "0.10", "0.11"])
+def test_every_export_schema_is_read(tmp_path, version):
+    assert [each.title for each in read_pages(write(tmp_path, dump(page("A", 1, "a"), version=version)))] == ["A"]
+
+
+def test_text_that_packs_well_is_no_bomb(tmp_path):
+    """One sentence over and over: 3,300 times smaller."""
+    text = "The old river crosses the small bridge near the north. " * 1_100_000
+    assert [each.title for each in read_pages(write(tmp_path, bz2.compress(dump(page("A", 1, text)))))] == ["A"]
 
 
 def test_pages_and_tags_have_bounds(tmp_path, monkeypatch):
