@@ -121,7 +121,8 @@ def claim(path: Path, lease_seconds: float) -> Iterator[None]:
         done.set()
         if thread.ident is not None:
             thread.join()
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # then it is swept with its owner's death, and hides no error of what was done under it
+            path.unlink()
 
 
 def is_dead(path: Path, lease_seconds: float) -> bool:
