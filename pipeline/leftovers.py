@@ -13,9 +13,22 @@ from pathlib import Path
 
 from pipeline import owners
 
-_FOLDERS = ("staging", "records", "cache/*", "leases", "trash", "tombstones/*", "verified", "views", "memory/*", "assets/*")
-_FOLDERS += ("assets/*/retrains", "rejected/*")
-_SHARED = (".", "alerts", "attestations", "audits/*", "downloads/*", "failures/*", "runs/*", "runs/*/*", "watched/*", "wikis")
+_FOLDERS = (
+    *("staging", "records", "cache/*", "leases", "trash", "tombstones/*", "verified", "views", "memory/*", "assets/*"),
+    *("assets/*/retrains", "rejected/*"),
+)
+_SHARED = (
+    ".",
+    "alerts",
+    "attestations",
+    "audits/*",
+    "downloads/*",
+    "failures/*",
+    "runs/*",
+    "runs/*/*",
+    "watched/*",
+    "wikis",
+)
 """where other hidden files may lie"""
 _WRITTEN = re.compile(r"\..+\.[0-9a-f]{32}")
 """a name that `atomic.write_bytes` gives"""
@@ -29,12 +42,12 @@ def temporary(home: Path, lease_seconds: float) -> Iterator[Path]:
         yield from (path for path in home.glob(f"{folder}/.*") if path.name != ".lock" and is_old(path, lease_seconds))
     for folder in _SHARED:
         yield from (p for p in home.glob(f"{folder}/.*") if _WRITTEN.fullmatch(p.name) and is_old(p, lease_seconds))
-    for folder in sorted((home / "downloads").glob("*")):
-        notes = folder / "partial.json"
-        if not (folder / "partial").exists() and notes.exists() and is_old(notes, lease_seconds):
+    for kept in sorted((home / "downloads").glob("*")):
+        notes = kept / "partial.json"
+        if not (kept / "partial").exists() and notes.exists() and is_old(notes, lease_seconds):
             yield notes
-        half = sorted(folder.glob(f"{_HALF}*"))
-        if half and _is_free(folder / ".lock"):  # else somebody fills one
+        half = sorted(kept.glob(f"{_HALF}*"))
+        if half and _is_free(kept / ".lock"):  # else somebody fills one
             yield from half
 
 

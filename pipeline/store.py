@@ -27,7 +27,6 @@ import json
 import logging
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
