@@ -39,8 +39,8 @@ class Runs:
     """texts of at least RUN_WORDS words"""
 
 
-def read_benchmark(name: str, benchmark: Benchmark) -> Runs:
-    """The runs of a benchmark's texts.
+def read_benchmark(name: str, benchmark: Benchmark, scratch: Path) -> Runs:
+    """The runs of a benchmark's texts; `scratch`: a folder to unpack it in.
 
     Raises:
         SourceError: files that are missing or can't be downloaded.
@@ -48,8 +48,8 @@ def read_benchmark(name: str, benchmark: Benchmark) -> Runs:
     """
     found = [np.zeros(0, np.uint64)]
     count = measurable = 0
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
-        folder = open_files(benchmark.from_, Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="benchmark-", dir=scratch) as unpacked:
+        folder = open_files(benchmark.from_, Path(unpacked))
         files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
         if not files:
             raise DataError(

@@ -27,7 +27,6 @@ _SHARED = (
     "runs/*",
     "runs/*/*",
     "watched/*",
-    "wikis",
 )
 """where other hidden files may lie"""
 _WRITTEN = re.compile(r"\..+\.[0-9a-f]{32}")

@@ -115,7 +115,7 @@ POINTS = (
     Point("pretrained_32", "version", "rename", "store/pretrained/*"),
     Point("pretrained_32", "run, published", "rename", "runs/*/0/published.json"),
     Point("pretrained_32", "run, cleared", "unlink", "runs/*/0/result/*", 2),
-    Point("release", "release, weights", "write", "staging/*/model.safetensors"),
+    Point("release", "release, weights", "write", "staging/*/.tmp*", 2),
     Point("release", "release, card", "write", "staging/*/README.md"),
     # fine-tuning
     Point("task_data_places", "task data", "write", "staging/*/train.parquet", 3),

@@ -712,7 +712,7 @@ def test_old_temporary_files_are_swept_and_new_ones_are_not(store: Store) -> Non
 
 @pytest.mark.parametrize(
     "folder",
-    ["", "downloads/a", "runs/k", "runs/k/0", "failures/r", "audits/r", "wikis", "attestations", "watched/r", "alerts"],
+    ["", "downloads/a", "runs/k", "runs/k/0", "failures/r", "audits/r", "attestations", "watched/r", "alerts"],
 )
 def test_old_temporary_files_are_swept_wherever_they_are_written(store: Store, folder: str) -> None:
     path = store.home / folder / "notes.json"
