@@ -117,7 +117,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError:
                     raise DataError(f"{path}, line {number}: not UTF-8", "Convert the file to UTF-8.") from None
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from error
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
+        ) from error
 
 
 def _of_record(path: Path, number: int, line: str, columns: Sequence[str]) -> Iterator[str]:
@@ -148,4 +150,6 @@ def _of_parquet(path: Path, columns: Sequence[str]) -> Iterator[str]:
                 for column in columns:
                     yield from (value for value in batch.column(column).to_pylist() if isinstance(value, str))
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} can't be read: {error}") from error
+        raise DataError(
+            f"{path} can't be read: {error}", "Look at the file and its permissions, then run again."
+        ) from error

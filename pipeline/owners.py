@@ -160,7 +160,8 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
         try:
             yield file.fileno()
         finally:
-            file.truncate(0)
+            with suppress(OSError):  # a disk that is read-only now: who comes next writes its own name there
+                file.truncate(0)
 
 
 @contextmanager

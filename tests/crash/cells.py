@@ -179,7 +179,7 @@ INPUTS = (
         outside=True,
     ),
     Input("books_text", "a book", "text/books/book3.txt", (*OUTSIDE, "duplicate", "extra", "link"), outside=True),
-    Input("task_data_places", "a task's file", "text/places.csv", ("truncated", "missing", "empty"), outside=True),
+    Input("task_data_places", "a task's file", "text/places.csv", ("missing", "empty"), outside=True),
     Input("notes_text", "a download", "home/store/files/*/notes.txt", STORED),
     Input("notes_files", "a partial download", "home/downloads/*/partial", ("truncated", "empty", "flipped")),
     Input("documents", "text", "home/store/wikipedia_text/*/part-00000.parquet", STORED),

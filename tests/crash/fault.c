@@ -182,8 +182,8 @@ WRITES(copy_file_range, ssize_t, (int from, off64_t *at, int fd, off64_t *to, si
     int name arguments { typedef int (*kind) arguments; REAL(kind, #name) OF(descriptor) CALLED(kind_of, place, NULL, really(__VA_ARGS__)) }
 HELD(fsync, "fsync", (int fd), fd, fd)
 HELD(fdatasync, "fsync", (int fd), fd, fd)
-HELD(ftruncate, "write", (int fd, off_t size), fd, fd, size)
-HELD(ftruncate64, "write", (int fd, off64_t size), fd, fd, size)
+HELD(ftruncate, "truncate", (int fd, off_t size), fd, fd, size)
+HELD(ftruncate64, "truncate", (int fd, off64_t size), fd, fd, size)
 
 /* ── names ── */
 
@@ -195,7 +195,7 @@ NAMED(unlinkat, "unlink", (int at, const char *path, int flags), at, path, at, p
 NAMED(rmdir, "unlink", (const char *path), AT_FDCWD, path, path)
 NAMED(mkdir, "mkdir", (const char *path, mode_t mode), AT_FDCWD, path, path, mode)
 NAMED(mkdirat, "mkdir", (int at, const char *path, mode_t mode), at, path, at, path, mode)
-NAMED(truncate, "write", (const char *path, off_t size), AT_FDCWD, path, path, size)
+NAMED(truncate, "truncate", (const char *path, off_t size), AT_FDCWD, path, path, size)
 NAMED(symlink, "link", (const char *to, const char *path), AT_FDCWD, path, to, path)
 NAMED(symlinkat, "link", (const char *to, int at, const char *path), at, path, to, at, path)
 
