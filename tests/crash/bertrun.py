@@ -55,7 +55,9 @@ class Run:
         )
 
     def fault(self, operation: str, pattern: str, kind: str) -> shim.Fault:
-        return shim.Fault(self.place.folder, self.place.home, operation, f"{self.place.home}/{pattern}", 1, kind)
+        """A full or read-only disk is that of staging, or of the store: Dagster's database lies elsewhere."""
+        disk = self.place.home / pattern.partition("/")[0]
+        return shim.Fault(self.place.folder, disk, operation, f"{self.place.home}/{pattern}", 1, kind)
 
     def ended(self, process: "subprocess.Popen[str]") -> str:
         try:

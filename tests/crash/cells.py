@@ -134,13 +134,13 @@ POINTS = (
     Point("promotion", "champion.json", "write", "assets/tiny/.champion.json.*", more=("clock",)),
     Point("promotion", "champion.json, final", "rename", "assets/tiny/champion.json"),
     # gc
-    Point("gc", "tombstone", "write", "tombstones/*/.*", more=("clock",)),
+    Point("gc", "tombstone", "write", "tombstones/*/.*"),
     Point("gc", "tombstone, final", "rename", "tombstones/*/*.json"),
     Point("gc", "into the trash", "rename", "trash/*/*"),
     Point("gc for good", "out of the trash", "rename", "trash/*"),
     Point("gc for good", "removal", "unlink", "trash/*/shard-*"),
     Point("restore", "back from the trash", "rename", "store/pretraining_shards/*"),
-    Point("restore", "tombstone", "write", "tombstones/*/.*"),
+    Point("restore", "tombstone", "write", "tombstones/*/.*", few=("kill", "ENOSPC", "EIO", "EROFS", "short")),
 )
 
 
@@ -179,7 +179,7 @@ INPUTS = (
         outside=True,
     ),
     Input("books_text", "a book", "text/books/book3.txt", (*OUTSIDE, "duplicate", "extra", "link"), outside=True),
-    Input("task_data_places", "a task's file", "text/places.csv", ("missing", "empty"), outside=True),
+    Input("task_data_places", "a task's file", "text/places.csv", ("empty",), outside=True),
     Input("notes_text", "a download", "home/store/files/*/notes.txt", STORED),
     Input("notes_files", "a partial download", "home/downloads/*/partial", ("truncated", "empty", "flipped")),
     Input("documents", "text", "home/store/wikipedia_text/*/part-00000.parquet", STORED),

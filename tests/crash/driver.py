@@ -125,6 +125,7 @@ def _damaged(cell: Cell, damaged: Input, made: Made, place: Place) -> Outcome:
     if damaged.outside:
         put_back()
         path.write_bytes(kept)
+    place.store.verify()  # as the message asks for: it sets aside what is damaged
     _chain(cell.work, work, place, made)
     return outcome
 
@@ -196,7 +197,7 @@ def _judged(cell: Cell, code: int, said: str, place: Place, path: str) -> Outcom
         return Outcome("canceled", where=path)
     assert code == 1, f"exit code {code}\n{said}"
     first = error_told(said, "error: ")
-    told = said[said.index("error: ") :]
+    told = said.partition("error: ")[2]
     killed = cell.fault in (*KILLED, "term")  # of a worker: there is no file to name
     names = Path(path).name.strip(".").split(".")[0]
     assert killed or str(place.folder) in told or names in told, f"no file is named ({path})\n{said}"
@@ -206,8 +207,9 @@ def _judged(cell: Cell, code: int, said: str, place: Place, path: str) -> Outcom
 def error_told(said: str, begin: str) -> str:
     """The first line of the one error that is told from `begin` on, with one next step and no stack."""
     assert "Traceback" not in said, f"a traceback\n{said}"
-    assert said.count(begin) == 1, f"{said.count(begin)} errors\n{said}"
-    told = said[said.index(begin) + len(begin) :]
+    first, *others = f"\n{said}".split(f"\n{begin}")[1:] or [""]
+    assert first and not others, f"{len(others) + bool(first)} errors\n{said}"
+    told = first
     assert told.partition("\n\n")[0].count("→") == 1, f"{told.count('→')} next steps\n{said}"
     return told.partition("\n")[0].strip()
 
