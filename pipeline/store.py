@@ -204,9 +204,10 @@ class Store:
                 if not answers or self.verify_version(answers[-1].stage, answers[-1].version):
                     continue
                 for folder in waiting:
-                    clear(answers[-1].stage, folder)
-                    write_json(folder / PUBLISHED, {"stage": answers[-1].stage, "version": answers[-1].version})
-                    cleared.append(folder.relative_to(self.home).as_posix())
+                    with suppress(OSError):  # what could not be removed, the next run removes
+                        clear(answers[-1].stage, folder)
+                        write_json(folder / PUBLISHED, {"stage": answers[-1].stage, "version": answers[-1].version})
+                        cleared.append(folder.relative_to(self.home).as_posix())
         return cleared
 
     def sweep(self) -> list[str]:

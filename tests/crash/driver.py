@@ -287,7 +287,7 @@ def same_as(expected: Mapping[str, Any], place: Place, exact: bool = True) -> No
 def nothing_left(place: Place) -> None:
     """No temporary file, no staging, no lease, nothing of a training that is published."""
     Store(place.home, lease_seconds=0).sweep()
-    left = [path for path in place.home.rglob(".*") if path.name != ".lock"]
+    left = [path for path in place.home.rglob(".*") if path.name != ".lock" and "dagster" not in path.parts]
     left += [path for pattern in ("staging/*", "leases/*") for path in place.home.glob(pattern)]
     patterns = ("tmp.*", "partial*", "result", "checkpoints", "weights", "launcher", "cancel", "error.json")
     left += [

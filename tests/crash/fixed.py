@@ -59,6 +59,7 @@ FIXED = (
     "pretrained_32: LATEST, final (rename): after",
     "pretrained_32: a shard: flipped",
     "release: release, weights (write): kill",
+    "release: release, weights (write): ENOSPC",
     "release: weights: flipped",
     "finetuned_places: fine-tuning, weights (write): kill",
     # reports, promotion, gc
