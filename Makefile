@@ -6,7 +6,7 @@ TEST_PROCESSES ?= 2
 LOCKS := requirements.lock requirements-dev.lock
 XLA := .venv-xla
 
-.PHONY: demo test test-demo test-xla xla-env lint audit-deps ui bench docs env dev browser postgres clean
+.PHONY: demo test test-demo crash-matrix test-xla xla-env lint audit-deps ui bench docs env dev browser postgres clean
 
 ## environment ─ exact pins, then the project itself in editable mode (spawned workers must be able to import it)
 $(VENV)/.runtime: requirements.lock pyproject.toml setup.py pipeline/wikitext.py pipeline/wikitext_scan.pyx
@@ -52,6 +52,10 @@ test: $(VENV)/.dev
 ## there is Docker
 test-demo: $(VENV)/.dev
 	$(BIN)/python -m pytest -m demo tests/test_demo.py tests/test_docker.py
+
+## crash-matrix ─ every write point × every fault, an hour (docs/crash-matrix.md); ONLY=documents: some of them, MARKDOWN=FILE: the table
+crash-matrix: $(VENV)/.dev
+	$(BIN)/python -m tests.crash $(if $(ONLY),--only $(ONLY)) $(if $(MARKDOWN),--markdown $(MARKDOWN))
 
 ## test-xla ─ steps through torch-xla on the CPU, against torch's (some minutes, most of them compiling)
 test-xla: $(XLA)/.runtime

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,11 +111,16 @@ def _no_server(error: object, home: Path) -> StoreError:
     )
 
 
-def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:
+START_SECONDS = 600.0
+"""from the launch of a run until its process has said which one it is (assets/executor.py)"""
+
+
+def end_dead_runs(opened: dg.DagsterInstance, start_seconds: float = START_SECONDS) -> list[str]:
     """End runs whose process is dead (Dagster's launcher leaves them STARTED for ever) and free the pool slots, for which
     runs of every recipe wait, of all runs that are finished: a step that breaks off before it says so keeps its slot.
 
-    Returns the run ids. A run that belongs to another host, or whose process is not known, is left alone.
+    Returns the run ids. A run that belongs to another host is left alone; one whose process has never said which one it is,
+    for `start_seconds`, and always where Dagster's launcher itself looks after its processes.
     """
     ended = []
     for run in opened.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
@@ -122,8 +128,26 @@ def end_dead_runs(opened: dg.DagsterInstance) -> list[str]:
         if process is not None and process.surely_dead():
             opened.report_run_failed(run, f"Its process {process} is dead; ended by bertworks.")
             ended.append(run.run_id)
+        elif process is None and _silent_seconds(opened, run) > start_seconds:
+            why = f"It was launched more than {start_seconds:g} s ago, and no process has begun it; ended by bertworks."
+            opened.report_run_failed(run, why)
+            ended.append(run.run_id)
     for run_id in opened.event_log_storage.get_concurrency_run_ids():
         holder = opened.get_run_by_id(run_id)
         if holder is None or holder.is_finished:
             opened.event_log_storage.free_concurrency_slots_for_run(run_id)
     return ended
+
+
+def unbegun_runs(opened: dg.DagsterInstance) -> list[str]:
+    """Runs that were launched, and of which no process has said that it begins them."""
+    runs = opened.get_runs(dg.RunsFilter(statuses=UNFINISHED))
+    return [run.run_id for run in runs if process_of(run) is None]
+
+
+def _silent_seconds(opened: dg.DagsterInstance, run: dg.DagsterRun) -> float:
+    """How long ago anything was written of a run; 0 where its launcher looks after its process itself."""
+    record = opened.get_run_record_by_id(run.run_id)
+    if record is None or opened.run_launcher.supports_check_run_worker_health:
+        return 0.0
+    return time.time() - record.update_timestamp.timestamp()

@@ -191,19 +191,22 @@ def _dagster_runs() -> Check:
         return _check(
             "dagster", "warning", f"{settings().dagster_home_path} is read-only", "Its runs can't be looked at."
         )
-    from assets.dagster_home import end_dead_runs, instance
+    from assets.dagster_home import START_SECONDS, end_dead_runs, instance, unbegun_runs
 
     try:
         with instance() as opened:
-            ended = end_dead_runs(opened)
+            ended, unbegun = end_dead_runs(opened), unbegun_runs(opened)
     except BertError as error:
         return _check("dagster", "error", error.what, error.todo)
+    found = [f"ended {len(ended)} run{'s' if len(ended) > 1 else ''} whose process was dead"] if ended else []
+    found += [f"{len(unbegun)} launched and not begun: {', '.join(each[:8] for each in unbegun)}"] if unbegun else []
     return _check(
         "dagster",
-        "ok",
-        f"ended {len(ended)} run{'s' if len(ended) > 1 else ''} whose process was dead"
-        if ended
-        else "no run without a process",
+        "warning" if unbegun else "ok",
+        "; ".join(found) or "no run without a process",
+        f"Where what launched them is dead, bert doctor or bert run ends them {START_SECONDS / 60:g} minutes after that."
+        if unbegun
+        else "",
     )
 
 

@@ -5,12 +5,17 @@ Expectations alone takes seconds to import.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
+from dagster._core.execution.context.system import PlanOrchestrationContext
 from dagster._core.execution.plan.active import ActiveExecution
+from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.plan.step import ExecutionStep
 from dagster._core.executor import multiprocess
+
+from assets.asset import process_tag
+from pipeline.owners import Owner
 
 MAX_CONCURRENT = 2
 PRELOADED = ["great_expectations", "assets.definitions"]
@@ -33,7 +38,19 @@ class _Patient(ActiveExecution):
         return steps
 
 
+class _Known(multiprocess.MultiprocessExecutor):
+    """Says which process executes the run before its first step begins: who finds the run later can tell whether it lives."""
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        """Of a whole run, in the run's own process."""
+        plan_context.instance.add_run_tags(plan_context.run_id, process_tag(plan_context.run_id, Owner.this()))
+        yield from super().execute(plan_context, execution_plan)
+
+
 multiprocess.ActiveExecution = _Patient  # type: ignore[misc]
+multiprocess.MultiprocessExecutor = _Known  # type: ignore[misc]
 
 EXECUTOR = dg.multiprocess_executor.configured(
     {"max_concurrent": MAX_CONCURRENT, "start_method": {"forkserver": {"preload_modules": PRELOADED}}}

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
+from uuid import uuid4
 
 import dagster as dg
 
@@ -202,8 +203,9 @@ def _execute(
     `bert run` waits for what still runs."""
     selection = frozenset(dg.AssetKey([safe_name(recipe), name]) for name in steps)
     job = _reconstructable(recipe).get_definition().get_subset(asset_selection=selection)
-    created = opened.create_run_for_job(job_def=job, asset_selection=selection, tags={RECIPE: recipe, **tags})
-    opened.add_run_tags(created.run_id, process_tag(created.run_id, Owner.this()))
+    run_id = str(uuid4())  # named here, so that from its first moment on the run says whose it is
+    told = {RECIPE: recipe, **tags, **process_tag(run_id, Owner.this())}
+    created = opened.create_run_for_job(job_def=job, run_id=run_id, asset_selection=selection, tags=told)
     command = [sys.executable, "-m", "assets.run", created.run_id, recipe]
     with tempfile.TemporaryFile() as printed, _cancels(opened, created.run_id):
         child = subprocess.Popen(

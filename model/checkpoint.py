@@ -14,7 +14,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,11 +89,19 @@ def check_header(path: Path) -> None:
 
 def save_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
     """Write a safetensors file. Raises OSError, as every other write does, when the disk is full or read-only."""
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    try:
+    with writing(path):
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within the block, what safetensors says of a disk is an OSError, which names `path`."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

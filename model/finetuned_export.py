@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from model import checkpoint
 from model.lines import read_json
 from model.release import model_config, tokenizer_config, write_json
 from model.sentence_export import write_sentence_modules
@@ -82,7 +83,8 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
     named = to_hugging_face(weights)
     if vectors:  # a model without a head has its weights at the top
         named = {name.removeprefix("bert."): weight for name, weight in named.items()}
-    save_file({**named, **head}, out / "model.safetensors", metadata={"format": "pt"})
+    with checkpoint.writing(out / "model.safetensors"):
+        save_file({**named, **head}, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(vocabulary / name, out / name)
     regression = described["kind"] == "regression"

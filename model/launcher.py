@@ -177,6 +177,7 @@ def run(
             raise ProcessLost(f"{who} {_ending(code)}{command}\n{log_says}", _next(folder, _advice(code, how)))
         told = _error_of(folder)
         if told is not None:  # what it asks for helps, and running it again does not
+            log_says = _tail(folder / LOG, beginnings[LOG], without=f"error: {told}\n")
             raise type(told)(f"{told.what}{command}\n{log_says}", f"{told.todo} Its log is {folder / LOG}.".strip())
         last = log_says.rstrip().rpartition("\n")[2].strip()
         raise TrainingError(f"{who} {_ending(code)}: {last}{command}\n{log_says}", _next(folder, _advice(code, how)))
@@ -333,7 +334,9 @@ def _since(log: Path, beginning: int) -> str:
         return file.read().decode(errors="replace")
 
 
-def _tail(log: Path, beginning: int) -> str:
-    """The last lines that the process wrote, indented."""
-    written = _since(log, beginning).splitlines()[-LOG_LINES:]
-    return "\n".join(f"    {line}" for line in written) or "    (it wrote nothing)"
+def _tail(log: Path, beginning: int, without: str = "") -> str:
+    """The last lines that the process wrote, indented; `without` what is said already."""
+    since = _since(log, beginning)
+    written = (since.replace(without, "") if without else since).splitlines()[-LOG_LINES:]
+    nothing = "    (it wrote nothing else)" if without else "    (it wrote nothing)"
+    return "\n".join(f"    {line}" for line in written) or nothing

@@ -14,7 +14,8 @@ class Lines:
     """A file of JSON rows to append to."""
 
     def __init__(self, path: Path, keep: int | None = None) -> None:
-        """Open `path`, and cut it back to its first `keep` bytes (None: keep all of it).
+        """Open `path`, and cut it back to its first `keep` bytes (None: to its last whole row; a process that was killed may
+        have left half of one).
 
         Raises:
             TrainingError: the file is shorter than `keep`: rows that a checkpoint counts on are lost.
@@ -27,7 +28,7 @@ class Lines:
                 f"{path} holds {size} bytes, its checkpoint was saved after {keep}",
                 "Somebody cut it; start this training anew with --force.",
             )
-        self._file.truncate(keep if keep is not None else size)
+        self._file.truncate(keep if keep is not None else whole_bytes(path))
         self._file.seek(0, os.SEEK_END)
 
     def append(self, row: dict[str, Any]) -> None:

@@ -38,7 +38,9 @@ def load_pickled(path: Path) -> "dict[str, Tensor]":
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from None
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
+        ) from None
     except Exception as error:  # bytes that nobody vouches for fail in whatever way
         foreign = _FOREIGN.search(str(error))
         if foreign:
@@ -68,7 +70,9 @@ def _refuse_damaged(path: Path) -> None:
             packed = [each.filename for each in members if each.compress_type != zipfile.ZIP_STORED]
             damaged = None if packed else archive.testzip()
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from None
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
+        ) from None
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{path} is damaged or cut off: {error}", _AGAIN) from None
     if packed:

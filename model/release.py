@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from model import checkpoint
 from model.pages import escape_markdown
 from model.weights import config_to_hugging_face, to_hugging_face
 from pipeline.config import Architecture, ReleaseConfig
@@ -58,7 +59,8 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
         weights["cls.seq_relationship.weight"] = np.zeros((2, architecture.hidden), np.float32)
         weights["cls.seq_relationship.bias"] = np.zeros(2, np.float32)
     # transformers takes the framework from this entry.
-    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    with checkpoint.writing(out / "model.safetensors"):
+        save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(words / name, out / name)
     write_json(out / "config.json", model_config(architecture, tokenizer))

@@ -22,10 +22,10 @@ def follow(folder: Path, who: str) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove what nobody needs once the result is published."""
+    """Remove what nobody needs once the result is published, the result last: while it is there, the next run goes on with it.
+    Raises OSError."""
     kept = {path.name for path in _milestones(folder)}
     large = [
-        folder / RESULT,
         folder / "stable",
         folder / "features",
         *folder.glob("best-*"),
@@ -36,8 +36,9 @@ def clear(folder: Path) -> None:
         large += [path for path in (folder / CHECKPOINTS).iterdir() if path.is_dir() and path.name not in kept]
     else:
         large.append(folder / CHECKPOINTS)
-    for path in large:
-        shutil.rmtree(path, ignore_errors=True)
+    for path in (*large, folder / RESULT):
+        if path.exists():
+            shutil.rmtree(path)
 
 
 def _milestones(folder: Path) -> list[Path]:

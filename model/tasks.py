@@ -81,7 +81,9 @@ def prepare_task(inputs: Mapping[str, Path], config: TaskDataConfig, out: Path) 
         DataError: files that can't be read, a column that is missing, less than two labels, one that is not known.
         SourceError: a download that fails.
     """
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix=".scratch-", dir=out
+    ) as scratch:  # of a killed one, with the staging folder
         try:
             read = _own(config, out, Path(scratch)) if config.define else _known(config, out, Path(scratch))
             if isinstance(read, _Absent):

@@ -85,7 +85,7 @@ def _renamed(name: str, old: int, new: int) -> str:
         # The last part of a name (weight, bias) has no dot: so `masked_words.` matches its bias only.
         if general.startswith(part[old]) and "." not in general.removeprefix(part[old]):
             return (part[new] + general.removeprefix(part[old])).replace("#", layer[1] if layer else "")
-    raise DataError(f"{name} is no weight of a BERT with pretraining heads")
+    raise DataError(f"{name} is no weight of a BERT with pretraining heads", "Name the checkpoint of a plain BERT.")
 
 
 # ── sizes ────────────────────────────────────────────────────────────────────────────────────────────────────────────

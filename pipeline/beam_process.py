@@ -21,12 +21,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline import errors, places, units
+from pipeline.atomic import explained, write_bytes
 from pipeline.errors import BertError, StoreError
 
 _MEMORY = "It may have run out of memory: run again, if need be with fewer workers (beam.workers in settings.yaml)."
 WORKER_DIED = BertError("A Beam worker process died", _MEMORY)
 POLL_SECONDS = 0.5
 LOG_CHARACTERS = 6000
+PROBE_BYTES = 1 << 16
 
 
 @contextmanager
@@ -61,10 +63,13 @@ def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -
         poll: called about twice a second meanwhile, and once at the end.
 
     Raises:
-        BertError: the one that the pipeline raised or left a note of, or one that says that it was killed.
+        BertError: the one that the pipeline raised or left a note of, or one that says that it was killed, or that the disk
+            takes nothing more.
         RuntimeError: the pipeline failed for another reason; with the end of its log.
     """
     (scratch / "argument").write_text(argument, encoding="utf-8")
+    temporary = scratch / "tmp"  # what Beam and its workers leave there goes with the scratch folder
+    temporary.mkdir()
     with (scratch / "beam.log").open("wb") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "pipeline.beam_process", function, str(scratch)],
@@ -72,7 +77,11 @@ def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},  # Arrow's own keeps what was freed, a fifth more
+            env={
+                **os.environ,
+                "TMPDIR": str(temporary),
+                "ARROW_DEFAULT_MEMORY_POOL": "system",  # Arrow's own keeps what was freed, a fifth more
+            },
         )
     code = None
     try:
@@ -113,6 +122,8 @@ def _failure(code: int, scratch: Path) -> Exception:
             return errors.retold(json.loads((place / NOTE).read_bytes()))
     if code < 0:
         return BertError(f"The Beam process was ended by signal {-code} ({signal.Signals(-code).name})", _MEMORY)
+    with explained(scratch):  # a disk that takes nothing more takes no note and no log either
+        write_bytes(scratch / "probe", bytes(PROBE_BYTES))
     log = (scratch / "beam.log").read_text(encoding="utf-8", errors="replace")
     return RuntimeError(f"The Beam pipeline failed. The end of its log:\n{log[-LOG_CHARACTERS:]}")
 

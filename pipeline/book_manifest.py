@@ -82,13 +82,16 @@ def read_manifest(path: Path | None) -> Manifest:
     elif path.suffix.lower() == ".csv":
         records = _csv_records(path, text)
     else:
-        raise DataError(f"{path} is no manifest: its name must end in .csv or .json")
+        raise DataError(f"{path} is no manifest: its name must end in .csv or .json", "Rename it.")
     rows: dict[str, Row] = {}
     lines: dict[str, int] = {}
     for line, record in records:
         row = _row(path, line, record)
         if row.file in rows:
-            raise DataError(f"{path}, line {line}: {row.file!r} stands already in line {lines[row.file]}")
+            raise DataError(
+                f"{path}, line {line}: {row.file!r} stands already in line {lines[row.file]}",
+                "Leave one of the two lines.",
+            )
         rows[row.file], lines[row.file] = row, line
     return Manifest(path, rows)
 

@@ -39,8 +39,8 @@ class Runs:
     """texts of at least RUN_WORDS words"""
 
 
-def read_benchmark(name: str, benchmark: Benchmark) -> Runs:
-    """The runs of a benchmark's texts.
+def read_benchmark(name: str, benchmark: Benchmark, scratch: Path) -> Runs:
+    """The runs of a benchmark's texts; `scratch`: a folder to unpack it in.
 
     Raises:
         SourceError: files that are missing or can't be downloaded.
@@ -48,8 +48,8 @@ def read_benchmark(name: str, benchmark: Benchmark) -> Runs:
     """
     found = [np.zeros(0, np.uint64)]
     count = measurable = 0
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as scratch:
-        folder = open_files(benchmark.from_, Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="benchmark-", dir=scratch) as unpacked:
+        folder = open_files(benchmark.from_, Path(unpacked))
         files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
         if not files:
             raise DataError(
@@ -117,7 +117,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError:
                     raise DataError(f"{path}, line {number}: not UTF-8", "Convert the file to UTF-8.") from None
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from error
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
+        ) from error
 
 
 def _of_record(path: Path, number: int, line: str, columns: Sequence[str]) -> Iterator[str]:
@@ -148,4 +150,6 @@ def _of_parquet(path: Path, columns: Sequence[str]) -> Iterator[str]:
                 for column in columns:
                     yield from (value for value in batch.column(column).to_pylist() if isinstance(value, str))
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} can't be read: {error}") from error
+        raise DataError(
+            f"{path} can't be read: {error}", "Look at the file and its permissions, then run again."
+        ) from error

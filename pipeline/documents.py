@@ -193,7 +193,7 @@ def _prepare(plan: Plan) -> dict[str, dict[str, int]]:
             file.truncate(size * plan.rows)
     said = {}
     for name, benchmark in sorted(plan.config.decontaminate.items()):
-        found = read_benchmark(name, benchmark)
+        found = read_benchmark(name, benchmark, plan.scratch)
         np.save(document_passes.benchmark_file(plan.scratch, name), found.hashes)
         said[name] = {"texts": found.texts, "measurable": found.measurable}
     return said

@@ -169,8 +169,9 @@ def problems(folder: Path, stage: str, version: str, remembered: Path | None) ->
 
 
 def _same(path: Path, entry: Entry, remembered: Path | None) -> bool:
-    size = path.stat().st_size
-    return not path.is_symlink() and size == entry["size_bytes"] and file_sha256(path, remembered) == entry["sha256"]
+    if path.is_symlink():  # maybe to nowhere
+        return False
+    return path.stat().st_size == entry["size_bytes"] and file_sha256(path, remembered) == entry["sha256"]
 
 
 def fill(folder: Path, stage: str, version: str, staged: Path, files: Sequence[Entry]) -> None:

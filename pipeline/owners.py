@@ -121,7 +121,8 @@ def claim(path: Path, lease_seconds: float) -> Iterator[None]:
         done.set()
         if thread.ident is not None:
             thread.join()
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # then it is swept with its owner's death, and hides no error of what was done under it
+            path.unlink()
 
 
 def is_dead(path: Path, lease_seconds: float) -> bool:
@@ -159,7 +160,8 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
         try:
             yield file.fileno()
         finally:
-            file.truncate(0)
+            with suppress(OSError):  # a disk that is read-only now: who comes next writes its own name there
+                file.truncate(0)
 
 
 @contextmanager

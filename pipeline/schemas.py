@@ -67,10 +67,16 @@ def _batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBat
     known = set(schema.names)
     for row in rows:
         if not known.issuperset(row):
-            raise DataError(f"columns {sorted(set(row) - known)} are not in the schema {schema.names}")
+            raise DataError(
+                f"columns {sorted(set(row) - known)} are not in the schema {schema.names}",
+                "This is a fault of the stage.",
+            )
         for field in schema:
             if not field.nullable and row.get(field.name) is None:
-                raise DataError(f"document {row.get('doc_id')!r} has no value in column {field.name}")
+                raise DataError(
+                    f"document {row.get('doc_id')!r} has no value in column {field.name}",
+                    "This is a fault of the stage.",
+                )
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
 
@@ -128,7 +134,10 @@ def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator
         with readable(path), pq.ParquetFile(path) as file:
             missing = sorted(set(columns or ()) - set(file.schema_arrow.names))
             if missing:
-                raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
+                raise DataError(
+                    f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}",
+                    "Run what made it again: bert run.",
+                )
             for group in range(file.num_row_groups):
                 yield from file.read_row_group(group, columns=list(columns) if columns else None).to_batches()
 

@@ -115,7 +115,10 @@ def measure(documents: Path) -> dict[str, Corpus]:
         repeats = np.where(split == "train", batch["repeat"].to_numpy(), 1)
         for part in set(split):
             if part not in found:
-                raise DataError(f"{documents} has a document with split {part!r}; known are {', '.join(PARTS)}")
+                raise DataError(
+                    f"{documents} has a document with split {part!r}; known are {', '.join(PARTS)}",
+                    "Run documents again: bert run.",
+                )
             of = split == part
             found[part] += of.sum(), characters[of].sum(), (characters * repeats)[of].sum()
             most[part] = max(most[part], float(repeats[of].max()))

@@ -26,7 +26,6 @@ first read and remembered by inode, size, mtime and ctime; what is broken is set
 import logging
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -34,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import manifest, owners, progress, views
+from pipeline import leftovers, manifest, owners, progress, views
 from pipeline.atomic import canonical_json, explain, explained, fsync_folder, make_folder, rename_folder, write_json
 from pipeline.contents import LocalContents, Problem, away, distrust, set_aside
 from pipeline.contents import entries as _entries
@@ -82,6 +81,7 @@ class Store:
         self.home = home
         self.lease_seconds = lease_seconds
         self.url = url
+        self._staged: dict[Path, int] = {}  # staging folders of this store, held open: their inode is nobody else's
         self._contents: LocalContents | ObjectContents = LocalContents(home)
         self._ledger: LocalLedger | ObjectLedger = LocalLedger(home)
         self._trash: LocalTrash | ObjectTrash = LocalTrash(self._contents)
@@ -102,10 +102,31 @@ class Store:
         place = self.home / "staging" / name
         with explained(place), owners.claim(self._claim(f"staging-{name}"), self.lease_seconds):
             place.mkdir(parents=True)
+            held = self._staged[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 yield place
+            except (OSError, StoreError):
+                if place in self._staged and os.fstat(held).st_nlink == 0:
+                    raise self._swept(place) from None
+                raise
             finally:
+                self._staged.pop(place, None)
+                os.close(held)
                 shutil.rmtree(place, ignore_errors=True)
+
+    def check_ours(self, staged: Path) -> None:
+        """That a staging folder is still the one that was made: another host may have swept it while this process stood still.
+        What is written there afterwards makes it anew, and would be published as a part. Raises StoreError."""
+        held = self._staged.get(staged)
+        if held is not None and not (staged.exists() and os.path.samestat(os.fstat(held), staged.stat())):
+            raise self._swept(staged)
+
+    def _swept(self, staged: Path) -> StoreError:
+        return StoreError(
+            f"{staged} was swept: this process stood still for longer than {self.lease_seconds:g} s, and another host took "
+            "this process for dead",
+            "Run again; where machines may stand still for so long, raise lease_seconds in settings.yaml.",
+        )
 
     @contextmanager
     def lease(self, stage: str, version: str) -> Iterator[None]:
@@ -183,9 +204,10 @@ class Store:
                 if not answers or self.verify_version(answers[-1].stage, answers[-1].version):
                     continue
                 for folder in waiting:
-                    clear(answers[-1].stage, folder)
-                    write_json(folder / PUBLISHED, {"stage": answers[-1].stage, "version": answers[-1].version})
-                    cleared.append(folder.relative_to(self.home).as_posix())
+                    with suppress(OSError):  # what could not be removed, the next run removes
+                        clear(answers[-1].stage, folder)
+                        write_json(folder / PUBLISHED, {"stage": answers[-1].stage, "version": answers[-1].version})
+                        cleared.append(folder.relative_to(self.home).as_posix())
         return cleared
 
     def sweep(self) -> list[str]:
@@ -219,27 +241,8 @@ class Store:
             for place in _entries(self.home / "rejected")
             if not (place / "content").is_dir() and not any(map(self._rejected, place.glob("*.json")))
         ]
-        for folder in (
-            "staging",
-            "records",
-            "cache/*",
-            "leases",
-            "trash",
-            "tombstones/*",
-            "verified",
-            "views",
-            "memory/*",
-            "assets/*",
-            "assets/*/retrains",
-            "rejected/*",
-            "alerts",
-            "watched/*",
-        ):
-            old += [path for path in self.home.glob(f"{folder}/.*") if path.name != ".lock"]
-        for path in old:
-            with suppress(FileNotFoundError):
-                if time.time() - path.lstat().st_mtime > self.lease_seconds:
-                    found.append(path)
+        found += [path for path in old if leftovers.is_old(path, self.lease_seconds)]
+        found += leftovers.temporary(self.home, self.lease_seconds)
         return found
 
     # ── content ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -258,11 +261,13 @@ class Store:
             (staged / manifest.REFERENCES).unlink(missing_ok=True)
             for folder, _, _ in os.walk(staged):
                 fsync_folder(Path(folder))
+            self.check_ours(staged)
             if isinstance(self._contents, ObjectContents):
                 self._contents.publish(stage, staged, version, files, upload.copy if upload else "")
             else:
                 self._contents.publish(stage, staged, version, files)
             self._trash.forget(stage, version)
+        self._staged.pop(staged, None)
         shutil.rmtree(staged, ignore_errors=True)
         return version
 

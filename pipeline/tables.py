@@ -86,7 +86,9 @@ def read_table(path: Path, names: Sequence[str] = ()) -> Table:
     records = _records(path)
     header = [values for _, (_, values) in zip(range(_header_lines(path)), records, strict=False)]
     if not header:
-        raise DataError(f"{path} is empty; its first line must name the columns")
+        raise DataError(
+            f"{path} is empty; its first line must name the columns", "Put the table there, or correct the path."
+        )
     columns = tuple(name.strip() for name in header[0])
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:

@@ -94,7 +94,9 @@ def records(path: Path) -> Iterator[Record]:
         where = place(path, number, offset) if number else str(path)
         raise DataError(f"{where}: can't be unpacked: {error}", "Copy the file from its origin again.") from None
     except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror or error}") from None
+        raise DataError(
+            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
+        ) from None
 
 
 def _opened(path: Path) -> BinaryIO | gzip.GzipFile:

@@ -63,10 +63,16 @@ def _check(shards: Shards, path: Path, first: int, sequence_length: int, max_pre
     ):
         if len(over := np.flatnonzero(counts > most)):
             row = int(over[0])
-            raise DataError(f"{path}, row {first + row}: {counts[row]} {unit}, but records shall hold {most}")
+            raise DataError(
+                f"{path}, row {first + row}: {counts[row]} {unit}, but records shall hold {most}",
+                "Ask for longer records.",
+            )
     largest = max((int(ids.max()) for ids in (shards.input_ids, shards.masked_ids) if len(ids)), default=0)
     if largest >= 1 << 7 * ID_BYTES:
-        raise DataError(f"{path}: token id {largest} does not fit in the {ID_BYTES} bytes that an id is written in")
+        raise DataError(
+            f"{path}: token id {largest} does not fit in the {ID_BYTES} bytes that an id is written in",
+            "Take a smaller vocabulary.",
+        )
 
 
 def layout(sequence_length: int, max_predictions_per_seq: int) -> tuple[bytes, np.dtype[np.void]]:

@@ -88,7 +88,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             found = [each for each in listed if each.name[0] != "." and each.name != "lineage.json"]
             if not found:
                 folders = ", ".join(sorted(each.name for each in path.iterdir() if each.is_dir()))
-                raise DataError(f"{path} holds no TFRecord files" + (f", but folders: {folders}" if folders else ""))
+                raise DataError(
+                    f"{path} holds no TFRecord files" + (f", but folders: {folders}" if folders else ""),
+                    "Name the folder that holds the files.",
+                )
             files += found
         elif path.exists():
             files.append(path)

@@ -216,7 +216,9 @@ def load(folder: Path) -> Tokenizer:
         normalizer, listed = described["normalizer"], described["model"]["vocab"]
         lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is not the tokenizer of a BERT vocabulary: {error!r}") from error
+        raise DataError(
+            f"{path} is not the tokenizer of a BERT vocabulary: {error!r}", "Take the one that belongs to vocab.txt."
+        ) from error
     if listed != {token: number for number, token in enumerate(vocabulary)}:
         raise DataError(f"{path} and vocab.txt beside it list different tokens", "Take both from one model.")
     return make(vocabulary, lowercase=lowercase, strip_accents=lowercase if strip_accents is None else strip_accents)

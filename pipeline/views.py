@@ -1,6 +1,7 @@
 """Folders of links: what a stage reads where some files of a version lie elsewhere."""
 
 import atexit
+import errno
 import hashlib
 import shutil
 import tempfile
@@ -11,11 +12,13 @@ from pathlib import Path
 from pipeline.atomic import canonical_json, make_folder
 from pipeline.owners import held_lock
 
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
 
 def view(views: Path, links: Mapping[str, Path]) -> Path:
     """A folder of links (relative path → absolute target) under `views`, named by what it holds.
 
-    Where nothing can be written, a temporary one that lives as long as this process.
+    In a home that can't be written, a temporary one that lives as long as this process. Raises OSError.
     """
     plain = sorted((path, str(target)) for path, target in links.items())
     place = views / hashlib.sha256(canonical_json(plain)).hexdigest()
@@ -30,7 +33,9 @@ def view(views: Path, links: Mapping[str, Path]) -> Path:
                 _link(made, links)
                 made.rename(place)
         return place
-    except OSError:  # a read-only store
+    except OSError as error:
+        if error.errno not in READ_ONLY:
+            raise
         made = Path(tempfile.mkdtemp(prefix="bertworks-"))
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         _link(made, links)

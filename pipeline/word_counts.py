@@ -135,7 +135,10 @@ def _texts(path: Path, groups: list[int]) -> Iterator[tuple[str, pa.LargeStringA
     with readable(path), pq.ParquetFile(path) as file:
         missing = sorted({"split", "text"} - set(file.schema_arrow.names))
         if missing:
-            raise DataError(f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}")
+            raise DataError(
+                f"{path} has no column {', '.join(missing)}; it has {file.schema_arrow.names}",
+                "Run documents again: bert run.",
+            )
         for group in groups:
             table = file.read_row_group(group, columns=["split", "text"], use_threads=False)
             texts = table["text"].cast(pa.large_string())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import errors
 from tests.conftest import ROOT
 
 FOLDERS = ("pipeline", "model", "assets")
@@ -40,6 +41,7 @@ ALLOWED_OF_PIPELINE_IN_MODEL = {
     "units",  # sizes as people read them
     "sampling",  # what a rehearsal reads of a task
 }
+ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.BertError)}
 HEAVY = {"torch", "apache_beam", "great_expectations", "transformers", "sklearn", "matplotlib", "pandas"}
 
 
@@ -82,6 +84,15 @@ def test_imports_run_one_way(path: Path) -> None:
             assert path.name.endswith("_beam.py"), where
         if package == "pickle":
             pytest.fail(f"{where}: artifacts are Parquet, safetensors and JSON")
+
+
+@pytest.mark.parametrize("path", [p for f in FOLDERS for p in files(f)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_error_has_a_next_step(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+            made = node.exc
+            if node.exc.func.id in ERRORS and not any(isinstance(argument, ast.Starred) for argument in made.args):
+                assert len(made.args) + len(made.keywords) >= 2, f"{path.name}:{node.lineno} says only what is wrong"
 
 
 def test_loading_the_definitions_is_light() -> None:

@@ -26,6 +26,7 @@ def keep(store: Store, version: str, files: Mapping[str, bytes]) -> Path:
                     write_bytes(staged / name, data)
                 if place.exists():
                     rename_folder(place, _free(store.home / FOLDER / "older" / version))
+                store.check_ours(staged)
                 rename_folder(staged, place)
     return place
 

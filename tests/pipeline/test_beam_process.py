@@ -1,3 +1,4 @@
+import resource
 import signal
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import psutil
 import pytest
 
 from pipeline import beam_process
-from pipeline.errors import BertError, DataError
+from pipeline.errors import BertError, DataError, StoreError
 
 
 def execute(code, scratch, polled=None):
@@ -60,6 +61,22 @@ def test_any_other_error_shows_the_end_of_the_log(tmp_path):
     with pytest.raises(RuntimeError, match="(?s)said before.*ZeroDivisionError") as raised:
         execute("print('said before', flush=True); 1 / 0", tmp_path)
     assert not isinstance(raised.value, BertError)
+
+
+def test_a_disk_that_takes_nothing_more_is_told_where_no_note_of_it_could_be_written(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(StoreError, match="File too large") as raised:
+            execute("raise ValueError('a worker could not write')", tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(tmp_path) in raised.value.what and "ulimit -f" in raised.value.todo
+
+
+def test_what_is_left_in_the_temporary_folder_goes_with_the_scratch_folder(tmp_path):
+    execute("import tempfile; tempfile.mkdtemp(prefix='left-')", tmp_path)
+    assert [path.parent.name for path in tmp_path.rglob("left-*")] == ["tmp"]
 
 
 def test_a_killed_process_is_named(tmp_path):

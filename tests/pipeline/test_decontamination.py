@@ -21,7 +21,7 @@ def benchmark(path: Path, *columns: str) -> Benchmark:
 
 def test_a_document_is_touched_by_thirteen_words_in_a_row(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text(f"{ANIMALS}\nshort\n", encoding="utf-8")
-    runs = read_benchmark("b", benchmark(tmp_path / "b.txt"))
+    runs = read_benchmark("b", benchmark(tmp_path / "b.txt"), tmp_path)
     assert (len(runs.hashes), runs.texts, runs.measurable) == (3, 2, 1)
     thirteen = "He saw: BEAR, cat dog eel fox goat hare ibex jay kite lark mole newt!"
     twelve = "bear cat dog eel fox goat hare ibex jay kite lark mole and newt"
@@ -39,14 +39,14 @@ def test_every_kind_of_file(tmp_path: Path) -> None:
     (folder / "d.txt").write_text(texts[4])
     (folder / "README.md").write_text("no text of the benchmark")
     pq.write_table(pa.table({"q": [texts[5], None], "n": [1, 2]}), folder / "e.parquet")
-    runs = read_benchmark("b", benchmark(folder, "q"))
+    runs = read_benchmark("b", benchmark(folder, "q"), tmp_path)
     assert runs.measurable == runs.texts == len(runs.hashes) == 6
     assert set(touched(*words(texts), {"b": runs.hashes})) == set(range(6))
 
 
 def test_without_columns_tables_are_read_by_line(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text(f"id\ttext\n7\t{ANIMALS}\n", encoding="utf-8")
-    runs = read_benchmark("b", benchmark(tmp_path / "b.tsv"))
+    runs = read_benchmark("b", benchmark(tmp_path / "b.tsv"), tmp_path)
     assert runs.texts == 2 and touched(*words([ANIMALS]), {"b": runs.hashes}) == {0: ["b"]}
 
 
@@ -67,12 +67,12 @@ def test_what_cannot_be_used_is_named(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=said):
-        read_benchmark("b", benchmark(tmp_path / name, *columns))
+        read_benchmark("b", benchmark(tmp_path / name, *columns), tmp_path)
 
 
 def test_a_parquet_file_needs_columns_and_a_file_must_be_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"q": [ANIMALS]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match="no columns are named; it has q"):
-        read_benchmark("b", benchmark(tmp_path / "b.parquet"))
+        read_benchmark("b", benchmark(tmp_path / "b.parquet"), tmp_path)
     with pytest.raises(SourceError, match="does not exist"):
-        read_benchmark("b", benchmark(tmp_path / "none.txt"))
+        read_benchmark("b", benchmark(tmp_path / "none.txt"), tmp_path)

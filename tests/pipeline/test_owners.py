@@ -9,6 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pipeline.owners import Owner, claim, held_lock, is_dead
 
 
@@ -92,6 +94,14 @@ def test_a_claim_renews_its_heartbeat(tmp_path: Path) -> None:
         while path.stat().st_mtime < 1 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert path.stat().st_mtime > 1
+
+
+def test_a_claim_that_can_not_be_removed_hides_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "claim"
+    with pytest.raises(ValueError, match="inside"), claim(path, 60):
+        path.unlink()
+        path.mkdir()
+        raise ValueError("inside")
 
 
 def hold(path: Path, started: "multiprocessing.synchronize.Event", seconds: float) -> None:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import content, owners
+from pipeline.atomic import write_bytes
 from pipeline.errors import StoreError
 from pipeline.store import MANIFEST, Record, Store
 
@@ -668,12 +669,35 @@ def test_staging_of_another_host_is_swept_when_its_heartbeat_is_old(store: Store
 
 
 def test_who_was_swept_while_it_slept_publishes_nothing(store: Store) -> None:
-    with pytest.raises(StoreError, match="No such file|wrote nothing"), store.staging() as staged:
+    with pytest.raises(StoreError, match="took this process for dead"), store.staging() as staged:
         fill(staged)
         (store.home / "leases" / f"staging-{staged.name}").unlink()
         assert len(store.sweep()) == 1
         store.publish(STAGE, staged)
     assert not list((store.home / "store").glob("*/*"))
+
+
+def test_who_was_swept_and_goes_on_writing_publishes_no_part(store: Store) -> None:
+    with pytest.raises(StoreError, match="took this process for dead"), store.staging() as staged:
+        fill(staged)
+        (store.home / "leases" / f"staging-{staged.name}").unlink()
+        assert len(store.sweep()) == 1
+        write_bytes(staged / "late.txt", b"makes the folder anew")
+        store.publish(STAGE, staged)
+    assert not list((store.home / "store").glob("*/*"))
+    assert not list((store.home / "staging").iterdir())
+
+
+@pytest.mark.parametrize("to", ["nowhere", "note.txt"])
+def test_a_link_that_leads_nowhere_is_broken_content_and_set_aside(store: Store, to: str) -> None:
+    record = publish_all(store)
+    path = store.content(STAGE, record.version) / "sub" / "note.txt"
+    path.unlink()
+    path.symlink_to(to)  # to itself: a loop
+    with pytest.raises(StoreError, match="note.txt: its bytes are not those that were published"):
+        store.folder(STAGE, record.version)
+    assert publish_all(store).version == record.version
+    assert store.verify() == []
 
 
 def test_old_temporary_files_are_swept_and_new_ones_are_not(store: Store) -> None:
@@ -684,3 +708,34 @@ def test_old_temporary_files_are_swept_and_new_ones_are_not(store: Store) -> Non
     os.utime(old, (0, 0))
     assert store.sweep() == ["records/.a.json.1"]
     assert new.exists()
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["", "downloads/a", "runs/k", "runs/k/0", "failures/r", "audits/r", "attestations", "watched/r", "alerts"],
+)
+def test_old_temporary_files_are_swept_wherever_they_are_written(store: Store, folder: str) -> None:
+    path = store.home / folder / "notes.json"
+    write_bytes(path, b"kept")
+    left = path.with_name(f".{path.name}.{'0123456789abcdef' * 2}")
+    for seconds, swept in ((0, False), (-3, True), (86_400, True)):  # the last: the clock was set back since
+        left.touch()
+        then = time.time() + seconds
+        os.utime(left, (then, then))
+        assert store.sweep() == ([left.relative_to(store.home).as_posix()] if swept else [])
+    assert path.read_bytes() == b"kept"
+
+
+def test_what_a_killed_download_left_is_swept_unless_it_goes_on_there_or_lives(store: Store) -> None:
+    folders = [store.home / "downloads" / name for name in ("half", "done", "wheel", "busy")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    half, done, wheel, busy = folders
+    (half / "partial").touch()
+    for notes in (half / "partial.json", done / "partial.json"):
+        notes.touch()
+        os.utime(notes, (0, 0))
+    (wheel / ".partial-abc").mkdir()
+    (busy / ".partial-abc").mkdir()
+    with owners.held_lock(busy / ".lock"):
+        assert store.sweep() == ["downloads/done/partial.json", "downloads/wheel/.partial-abc"]
