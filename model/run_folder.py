@@ -11,6 +11,7 @@ from pathlib import Path
 
 from model import checkpoint, launcher
 from model.checkpoint import REPLACED, TEMPORARY
+from model.child import LAUNCHER
 
 CHECKPOINTS = "checkpoints"
 RESULT = "result"
@@ -39,6 +40,7 @@ def clear(folder: Path) -> None:
     for path in (*large, folder / RESULT):
         if path.exists():
             shutil.rmtree(path)
+    (folder / LAUNCHER).unlink(missing_ok=True)  # of one that was killed, while the process went on to the end
 
 
 def _milestones(folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.crash.bertrun import BERT_CELLS, LONG_CELLS, BertCell, run_cell
+from tests.crash.bertrun import BERT_CELLS, MORE_CELLS, BertCell, run_cell
 from tests.crash.cells import Cell, cells
 from tests.crash.driver import run
 from tests.crash.table import Row, markdown, summary
@@ -21,7 +21,7 @@ def main() -> int:
     options.add_argument("--only", nargs="*", default=[""], metavar="TEXT")
     options.add_argument("--markdown", type=Path)
     chosen = options.parse_args()
-    wanted: list[Cell | BertCell] = [*cells(), *BERT_CELLS, *LONG_CELLS]
+    wanted: list[Cell | BertCell] = [*cells(), *BERT_CELLS, *MORE_CELLS]
     wanted = [cell for cell in wanted if any(text in cell.name for text in chosen.only)]
     rows = []
     with tempfile.TemporaryDirectory(prefix="crash-") as name, made(Path(name)) as world:
