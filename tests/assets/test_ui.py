@@ -21,6 +21,7 @@ import pytest
 from playwright.sync_api import Error, Page, sync_playwright
 
 from tests.assets.bertcli import World
+from tests.conftest import ROOT
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -108,6 +109,7 @@ def world(made: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A copy of the made world, so that runs from the UI leave the original as it is."""
     world = made.copy(tmp_path_factory.mktemp("ui") / "world")
     (world.folder / "recipes" / "long.yaml").write_text(LONG, encoding="utf-8")
+    shutil.copy(ROOT / "recipes" / "demo.yaml", world.folder / "recipes")
     world.bert("run", "long/pretraining_shards_32")
     return world
 
@@ -147,6 +149,13 @@ def test_the_graph_of_the_recipe_is_shown_and_up_to_date(ui: Ui, tmp_path: Path)
     for asset in ("documents", "wordpiece_vocab", "pretrained_32", "benchmark_report"):
         ui.see(asset)
     ui.page.screenshot(path=tmp_path / "graph.png")
+
+
+def test_the_graph_of_the_demo_is_shown(ui: Ui, tmp_path: Path) -> None:
+    ui.open("/locations/bert/asset-groups/demo")
+    for asset in ("wikipedia_dump", "books_text", "documents", "pretrained_128", "finetuned_reuters_r8"):
+        ui.see(asset)
+    ui.page.screenshot(path=tmp_path / "demo.png")
 
 
 def test_an_asset_shows_its_numbers_and_its_curve(ui: Ui) -> None:
