@@ -153,7 +153,7 @@ def test_the_graph_of_the_recipe_is_shown_and_up_to_date(ui: Ui, tmp_path: Path)
 
 def test_the_graph_of_the_demo_is_shown(ui: Ui, tmp_path: Path) -> None:
     ui.open("/locations/bert/asset-groups/demo")
-    for asset in ("wikipedia_dump", "books_text", "documents", "pretrained_128", "finetuned_reuters_r8"):
+    for asset in ("wikipedia_dump", "books_text", "documents", "pretrained_128", "benchmark_report"):
         ui.see(asset)
     ui.page.screenshot(path=tmp_path / "demo.png")
 
