@@ -34,6 +34,7 @@ from assets.asset import RECIPE, Wiring, asset_of, key_of, safe_name
 from assets.executor import EXECUTOR
 from pipeline import rehearsal, retrain
 from pipeline.build import Node
+from pipeline.comparison import Comparisons
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED, Loaded
 
@@ -61,12 +62,12 @@ WIRING: dict[str, Wiring] = {
 def definitions(only: str = "") -> dg.Definitions:
     """All recipes and comparisons as they stand on disk now, or only the group of this name: what a step needs."""
     loaded = Loaded({only: graph.recipe_of(only)}, {}) if rehearsal.is_rehearsal(only) else graph.load()
-    compared = graph.load_compared(loaded)
+    compared = graph.load_compared(loaded) if only in ("", RESERVED) else Comparisons({}, {})
     shown = {n: retrain.widest(recipe) for n, recipe in sorted(loaded.recipes.items()) if only in ("", n, RESERVED)}
     groups = {name: graph.nodes(recipe) for name, recipe in shown.items()}
     retrained = {name: recipe for name, recipe in loaded.recipes.items() if recipe.retrain is not None}
     told = {name: recipe.description for name, recipe in loaded.recipes.items()}
-    if compared.found and only in ("", RESERVED):
+    if compared.found:
         groups[RESERVED] = {c.name: graph.comparison_node(c, groups.__getitem__) for c in compared.found.values()}
         told[RESERVED] = "Every comparison, from what its members have now; it trains nothing."
     assets, jobs = [], []

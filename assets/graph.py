@@ -160,12 +160,14 @@ def load() -> Loaded:
 def recipe_of(name: str, sample: float | None = None) -> Recipe:
     """A recipe, or its rehearsal `R@sample` with the share `sample`, or the one that was asked for last. RecipeError for what can't
     be used, or was never rehearsed."""
-    loaded = load()
-    if not rehearsal.is_rehearsal(name):
-        return loaded.get(name)
-    base = loaded.get(rehearsal.base_of(name))
-    share = rehearsal.share_of(settings().home_path, base.name) if sample is None else sample
-    return rehearsal.sampled(base, share)
+    base = load().get(rehearsal.base_of(name))
+    return rehearsal_of(base, sample) if rehearsal.is_rehearsal(name) else base
+
+
+def rehearsal_of(recipe: Recipe, sample: float | None = None) -> Recipe:
+    """The rehearsal of a recipe, as `recipe_of` gives it."""
+    share = rehearsal.share_of(settings().home_path, recipe.name) if sample is None else sample
+    return rehearsal.sampled(recipe, share)
 
 
 def load_compared(recipes: Loaded) -> Comparisons:

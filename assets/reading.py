@@ -127,9 +127,10 @@ def overview() -> Plain:
     if not loaded.recipes and not loaded.errors:
         raise RecipeError(f"{folder} holds no recipes", "Name their folder: recipes in settings.yaml.")
     known, broken = dict(loaded.recipes), dict(loaded.errors)
-    for name in [f"{base}{rehearsal.SUFFIX}" for base in rehearsal.rehearsed(store.home) if base in loaded.recipes]:
+    for base in [each for each in rehearsal.rehearsed(store.home) if each in loaded.recipes]:
+        name = f"{base}{rehearsal.SUFFIX}"
         try:
-            known[name] = graph.recipe_of(name)
+            known[name] = graph.rehearsal_of(loaded.recipes[base])
         except RecipeError as error:
             broken[name] = error
     recipes = []

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,8 +71,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="postgres-") as made:  # its owner must be able to go there
         folder = Path(made)
         shutil.chown(folder, account(), account())
