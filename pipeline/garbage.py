@@ -21,7 +21,7 @@ from pipeline.atomic import explained
 from pipeline.contents import entries
 from pipeline.errors import StoreError
 from pipeline.owners import held_lock
-from pipeline.retention import Going, Rules, State, Verdict, Version
+from pipeline.retention import Going, State, Verdict, Version
 from pipeline.settings import RetentionSettings
 from pipeline.store import CHAMPION, RUN_INPUTS, Store, pointed_in
 from pipeline.tombstones import Tombstone, held_bytes
@@ -90,9 +90,7 @@ def look(store: Store, settings: RetentionSettings) -> Found:
             sizes[version] = held_bytes(store.manifest(*version)["files"])
         except StoreError as error:
             broken.append(f"{error.what} → {error.todo}")
-    state = _state(store, list(sizes))
-    rules = Rules(settings.history, settings.shards_days, settings.grace_days, store.lease_seconds)
-    verdict = retention.decide(state, rules, now)
+    verdict = retention.decide(_state(store, list(sizes)), settings, now)
     trash = [_trashed(store, each, settings, verdict, sizes) for each in sorted(store.trashed())]
     trashed = {each.version: each.stone.size_bytes for each in trash if each.stone}
     return Found(verdict, {**trashed, **sizes}, trash, sizes, broken, now)
@@ -120,6 +118,7 @@ def _state(store: Store, there: Sequence[Version]) -> State:
         content={version: _age(store, version) for version in there},
         restored=restored,
         waiting={path.name for path in entries(home / "rejected")},
+        lease_seconds=store.lease_seconds,
     )
 
 
