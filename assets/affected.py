@@ -27,7 +27,7 @@ def made_of(store: Store, stage: str, version: str) -> list[str]:
         try:
             record = store.pointer(path.parent.name, path.stem)
             if record is not None and descends(record.digest):
-                found.append(f"{record.recipe}/{record.asset}")
+                found.append(record.path)
         except StoreError:
             continue
     return found

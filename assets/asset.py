@@ -244,7 +244,7 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
         "record": record.digest,
         "dagster/uri": str(folder),
         "made_by": f"{record.stage} {record.body['code_version']}",
-        "audit": f"bert audit {record.recipe}/{record.asset}",
+        "audit": f"bert audit {record.path}",
     }
     if record.stage in audit_page.PAGES:
         with suppress(StoreError):  # a home that can't be written: the command makes the page elsewhere
@@ -252,7 +252,7 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     if record.body["reused"]:
         with suppress(StoreError):  # whose work it was is a courtesy: the chain does not need that record
             origin = store.record(record.body["reused"])
-            shown["reused_from"] = f"{origin.recipe}/{origin.asset}"
+            shown["reused_from"] = origin.path
     return shown
 
 

@@ -19,13 +19,13 @@ def diff(first: str, second: str) -> dict[str, Any]:
     found = differences.compare(*(list(lineage.ancestors(store, each)) for each in (a, b)))
     return {
         "a": {
-            "asset": f"{a.recipe}/{a.asset}",
+            "asset": a.path,
             "version": a.version,
             "record": a.digest,
             "finished": a.body["finished"],
         },
         "b": {
-            "asset": f"{b.recipe}/{b.asset}",
+            "asset": b.path,
             "version": b.version,
             "record": b.digest,
             "finished": b.body["finished"],

@@ -282,7 +282,7 @@ def _digests(inputs: Mapping[str, Record]) -> dict[str, str]:
 def _reuse(node: Node, before: Record | None, answer: Record) -> str:
     if before is not None and before.version == answer.version:
         return "its inputs were made again and came out equal"
-    return f"known: reused from {answer.recipe}/{answer.asset}" if answer.recipe != node.recipe else "known from before"
+    return f"known: reused from {answer.path}" if answer.recipe != node.recipe else "known from before"
 
 
 def _why(

@@ -204,7 +204,7 @@ def _earlier(store: Store, now: Champion) -> list[Record]:
 def _whole(store: Store, record: Record) -> None:
     if not store.intact(record.stage, record.version):
         raise StoreError(
-            f"the content of {record.recipe}/{record.asset} {record.version[:12]} is missing or broken",
+            f"the content of {record.path} {record.version[:12]} is missing or broken",
             "bert verify; then make it again, or take another version.",
         )
 

@@ -232,7 +232,7 @@ def _old_shards(
 
 
 def _assets(records: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{record.recipe}/{record.asset}" for record in reversed(records)))
+    return tuple(dict.fromkeys(record.path for record in reversed(records)))
 
 
 def _why(version: Version, named: Mapping[Version, Sequence[Record]], had: Collection[Version]) -> str:

@@ -98,7 +98,7 @@ def _dataset(work: Work) -> Plain:
     if columns:
         fields = [{"name": name, "type": kind} for name, kind in columns.items()]
         facets["schema"] = _facet("1-2-0/SchemaDatasetFacet", fields=fields)
-    return {"namespace": NAMESPACE, "name": f"{work.record.recipe}/{work.record.asset}", "facets": facets}
+    return {"namespace": NAMESPACE, "name": work.record.path, "facets": facets}
 
 
 def _columns(work: Work) -> dict[str, str]:
