@@ -4,7 +4,6 @@
 frozen configuration of one of them: the recipe reduced to the fields that its stage reads.
 """
 
-import difflib
 import hashlib
 import json
 import math
@@ -139,8 +138,7 @@ class Recipe(Frozen):
         """
         configs = self.configs()
         if asset not in configs:
-            close = difflib.get_close_matches(asset, configs, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(asset, configs)
             raise RecipeError(f"recipe {self.name} has no asset {asset}", f"{hint}It has: {', '.join(configs)}.")
         return configs[asset]
 
@@ -394,8 +392,7 @@ class Loaded:
         if name in self.errors:
             raise self.errors[name]
         if name not in self.recipes:
-            close = difflib.get_close_matches(name, self.recipes, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(name, self.recipes)
             raise RecipeError(f"there is no recipe {name}", f"{hint}Known: {', '.join(self.recipes) or 'none'}.")
         return self.recipes[name]
 
@@ -456,8 +453,7 @@ def _merged(name: str, trees: Mapping[str, Node], broken: Mapping[str, RecipeErr
                 f"Mend {wanted} first.",
             )
         if wanted not in trees:
-            close = difflib.get_close_matches(wanted, trees, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(wanted, trees)
             raise RecipeError(
                 f"{parent.place()}: extends {wanted or 'nothing'}, which is no recipe",
                 f"{hint}Known: {', '.join(trees)}.",
@@ -757,8 +753,7 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for index, task in enumerate(finetuning.tasks):
         if task not in BUILT_IN_TASKS and task not in finetuning.define:
             known = [*BUILT_IN_TASKS, *finetuning.define]
-            close = difflib.get_close_matches(task, known, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(task, known)
             todo = f"{hint}Define it under finetuning.define, or name one of {', '.join(known)}."
             yield ("finetuning", "tasks", index), "is no task", task, todo
         own = finetuning.overrides.get(task, FinetuningOverride())
