@@ -70,9 +70,8 @@ def nodes(recipe: Recipe, shown: Recipe | None = None) -> dict[str, Node]:
         made[name] = Node(recipe.name, name, stage, configs[name], digest_of(declared[name]), read)
         return name
 
-    last: dict[
-        str, str
-    ] = {}  # what a phase, or fine-tuning, goes on with, under the input name that the phase gives it
+    # What a phase, or fine-tuning, goes on with, under the input name that the phase gives it.
+    last: dict[str, str] = {}
     corpus: dict[str, str] = {}
     if recipe.checkpoint or (recipe.pretraining and recipe.pretraining.start):
         last = {"imported_checkpoint": add("imported_checkpoint", imported.STAGE)}

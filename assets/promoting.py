@@ -193,8 +193,8 @@ def _release(store: Store, beginning: str) -> str:
 def _releases(store: Store) -> list[Record]:
     """The releases that recipes have and had."""
     found = []
-    for path in sorted((store.home / "assets").glob(f"*/{RELEASE}.json")):
-        for digest in store.history(path.parent.name, RELEASE):
+    for recipe in (recipe for recipe, asset in store.pointers() if asset == RELEASE):
+        for digest in store.history(recipe, RELEASE):
             try:
                 found.append(store.record(digest))
             except StoreError:

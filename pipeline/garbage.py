@@ -23,7 +23,7 @@ from pipeline.errors import StoreError
 from pipeline.owners import held_lock
 from pipeline.retention import Going, State, Verdict, Version
 from pipeline.settings import RetentionSettings
-from pipeline.store import CHAMPION, RUN_INPUTS, Store, pointed_in
+from pipeline.store import RUN_INPUTS, Store, pointed_in
 from pipeline.tombstones import Tombstone, held_bytes
 
 VERSION = re.compile(r"[0-9a-f]{64}")
@@ -105,19 +105,18 @@ def _trashed(
 
 
 def _state(store: Store, there: Sequence[Version]) -> State:
-    home = store.home
     stones = {version: store.tombstone(*version) for version in there}
     restored = {v: datetime.fromisoformat(s.restored) for v, s in stones.items() if s is not None and s.restored}
     return State(
         records=store.records(),
-        pointers=_pointers(home),
+        pointers=_pointers(store),
         champions=champions(store),
-        attested={path.name for path in entries(home / "attestations")},
+        attested={path.name for path in entries(store.home / "attestations")},
         unfinished={run.parent.name: _read_by(run.parent / RUN_INPUTS) for run in store.unfinished_runs()},
         leased=store.leased(),
         content={version: _age(store, version) for version in there},
         restored=restored,
-        waiting={path.name for path in entries(home / "rejected")},
+        waiting={path.name for path in entries(store.home / "rejected")},
         lease_seconds=store.lease_seconds,
     )
 
@@ -129,19 +128,17 @@ def _age(store: Store, version: Version) -> float:
         return 0.0  # it goes or changes just now
 
 
-def _pointers(home: Path) -> dict[tuple[str, str], list[str]]:
+def _pointers(store: Store) -> dict[tuple[str, str], list[str]]:
     """(recipe, asset) → digests, of every recipe that the store knows. Raises StoreError for a file that is no pointer."""
     found = {}
-    for path in sorted((home / "assets").glob("*/*.json")):
-        if path.name != CHAMPION:
-            with explained(path):
-                digests = pointed_in(path)
-            if not digests and path.exists():
-                raise StoreError(
-                    f"{path} is not a pointer: what its asset needs is not known, so nothing goes",
-                    "`bert verify` sets it aside, `bert run` writes it anew.",
-                )
-            found[path.parent.name, path.stem] = digests
+    for at, path in store.pointers().items():
+        with explained(path):
+            found[at] = pointed_in(path)
+        if not found[at] and path.exists():
+            raise StoreError(
+                f"{path} is not a pointer: what its asset needs is not known, so nothing goes",
+                "`bert verify` sets it aside, `bert run` writes it anew.",
+            )
     return found
 
 
