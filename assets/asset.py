@@ -29,6 +29,7 @@ from pipeline.store import Record, Store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
 FORCE, RECIPE, PROCESS, DUMP = "bert/force", "bert/recipe", "bert/process", "dump"  # run tags
+POLL_SECONDS = 1.0  # between two looks at the process of the run
 NO_MORE_TRIES = {"dagster/max_retries": "0"}
 WANTED = "bert/content"  # run tag: assets whose content `bert gc` removed and that are made again all the same
 
@@ -233,7 +234,7 @@ def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iter
 def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     """What the asset's page shows: the stage's own numbers first, then version, record and size."""
     folder = store.content(record.stage, record.version)
-    size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+    size = store.size_bytes(record)
     gone = store.removed(record.stage, record.version)
     shown: Metadata = {"content": f"{gone.told}; made again when something needs it"} if gone else {}
     shown |= {} if gone else wiring.metadata(record, folder)
@@ -314,13 +315,13 @@ class _Reporter:
 
 
 @contextmanager
-def _ends_with_run(run: Owner, ended: Callable[[], None], poll_seconds: float = 1.0) -> Iterator[None]:
+def _ends_with_run(run: Owner, ended: Callable[[], None]) -> Iterator[None]:
     """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good. `ended` is called
     first."""
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(poll_seconds):
+        while not done.wait(POLL_SECONDS):
             if run.surely_dead():
                 with suppress(Exception):  # whatever Dagster's database says: this process has to end
                     ended()

@@ -77,7 +77,7 @@ def _facts(store: Store, record: Record | None) -> Plain:
     if record is None:
         return {"size_bytes": None, "finished": None, "failed_checks": []}
     try:
-        size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+        size = store.size_bytes(record)
     except StoreError:
         size = None
     return {"size_bytes": size, "finished": record.body["finished"], "failed_checks": usable(record)}

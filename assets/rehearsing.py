@@ -56,7 +56,7 @@ def whole(store: Store, nodes: Mapping[str, Node]) -> list[Plain]:
 
 def _in_proportion(store: Store, name: str, record: Record, share: float) -> Plain:
     try:
-        size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+        size = store.size_bytes(record)
     except StoreError:
         size = 0
     grows = record.stage != vocabulary.STAGE.name  # counting words takes longer; the vocabulary is as large

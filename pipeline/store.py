@@ -307,6 +307,10 @@ class Store:
                 raise
             return {"stage": stage, "version": version, "files": list(stone.files)}
 
+    def size_bytes(self, record: Record) -> int:
+        """Bytes of the files of what a record names. Raises StoreError as `manifest` does."""
+        return sum(int(file["size_bytes"]) for file in self.manifest(record.stage, record.version)["files"])
+
     def content(self, stage: str, version: str) -> Path:
         """Where the files of a version lie, unverified; a `pipeline.places` URL for what was not fetched yet."""
         return self._contents.place(stage, version)
