@@ -27,6 +27,7 @@ from pipeline.errors import DataError
 from pipeline.exclusions import NOTHING, read_exclusions
 from pipeline.schemas import (
     CHARACTERS_PER_TOKEN,
+    DOCUMENTS_SCHEMA,
     describe_lengths,
     part_files,
     readable,
@@ -247,7 +248,7 @@ def _move_parts(plan: Plan, out: Path) -> None:
     files = [file for task in plan.tasks for file in part_files(document_passes.part_folder(plan.scratch, task.number))]
     filled = [file for file in files if pq.read_metadata(file).num_rows] or files[:1]
     if not filled:
-        pq.write_table(document_passes.DOCUMENTS_SCHEMA.empty_table(), out / "part-00000.parquet", compression="zstd")
+        pq.write_table(DOCUMENTS_SCHEMA.empty_table(), out / "part-00000.parquet", compression="zstd")
     for number, file in enumerate(filled):
         file.rename(out / f"part-{number:05d}.parquet")
 
