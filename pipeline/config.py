@@ -846,6 +846,10 @@ class FilesConfig(Frozen):
     """of a dump from the dump site: so many of its first files that they hold this share of its bytes"""
 
 
+WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
+"""of every wiki, unless a recipe says otherwise"""
+
+
 class WikipediaTextConfig(Frozen):
     """`S_text` of kind wikipedia."""
 

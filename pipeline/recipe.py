@@ -20,6 +20,7 @@ from pipeline import checkpoint_folder, yamlfile, yamlmodel
 from pipeline.config import (
     BEST_LAYERS,
     LEAST_LAYERS,
+    WIKIPEDIA_LICENCE,
     WINDOWED,
     Architecture,
     BooksTextConfig,
@@ -90,7 +91,6 @@ _EXTENDS = frozenset({"extends"})  # a key that merging has used up
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
 _VERSION = re.compile(r"[0-9a-f]{64}")
 _STORED = re.compile(r"champion|[0-9a-f]{64}(/stable)?")
-_WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
 CHAMPION = "champion"
 """in the place of a version: what a retrain finds in use when it begins (pipeline/retrain.py)"""
 
@@ -205,7 +205,7 @@ class Recipe(Frozen):
             files = FilesConfig(sample=downloaded, **{"from": source.from_})
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
-                licence = source.licence or _WIKIPEDIA_LICENCE
+                licence = source.licence or WIKIPEDIA_LICENCE
                 yield (
                     f"{name}_text",
                     WikipediaTextConfig(
