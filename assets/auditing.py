@@ -12,8 +12,7 @@ from assets.named import named
 from pipeline import lineage
 from pipeline.attestations.chain import UNKNOWN, chain_of, made_elsewhere
 from pipeline.audits import checked, origins, overlap, removed, trained, workings
-from pipeline.build import open_store
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 

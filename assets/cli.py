@@ -18,10 +18,11 @@ from assets import auditing, graph, promoting, reading, rehearsing
 from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
 from pipeline import progress, rehearsal
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.store import open_store
 from pipeline.terminal import steady
 
 app = typer.Typer(

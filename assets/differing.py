@@ -6,7 +6,7 @@ from typing import Any
 from assets.named import named
 from assets.told import on_one_line
 from pipeline import differences, lineage
-from pipeline.build import open_store
+from pipeline.store import open_store
 
 SHOWN_PAIRS = 12
 """differences of one kind that a terminal shows for an asset"""

@@ -13,12 +13,12 @@ from typing import Any
 from assets import approved, graph
 from assets.curves_to_mlflow import INSTALL
 from pipeline import garbage, units
-from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.objects import Objects
 from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.stage import ROOT
+from pipeline.store import open_store
 
 LOW_DISK_GB = 5
 Check = dict[str, Any]

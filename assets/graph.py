@@ -21,14 +21,14 @@ from pipeline import (
     vocabulary,
     yamlmodel,
 )
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError, SourceError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, digest_of, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 STAGES: tuple[Stage, ...] = (
     sources.STAGE,

@@ -17,11 +17,10 @@ from assets.promoting import DECISION
 from model.promotion.decision import DECISION as DECISION_FILE
 from pipeline import champion, retrain, watched
 from pipeline.atomic import write_bytes
-from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.openmetrics import Gauge, families, text
 from pipeline.settings import Settings
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 _log = logging.getLogger(__name__)
 SECONDS, BYTES = "seconds", "bytes"

@@ -5,13 +5,12 @@ from typing import Any
 from assets.attesting import attest
 from pipeline import alerts, champion
 from pipeline.alerts import Alert
-from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
 from pipeline.owners import user
 from pipeline.record import utc_now
 from pipeline.rehearsal import base_of, is_rehearsal
 from pipeline.settings import settings
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 RELEASE, DECISION = "release", "promotion_decision"

@@ -26,14 +26,14 @@ from model.release import SENTENCE_VECTORS
 from pipeline import atomic, failures, lineage, rehearsal, retrain
 from pipeline.attestations.kept import keep
 from pipeline.attestations.signature import sign
-from pipeline.build import Node, open_store, references_of, usable
+from pipeline.build import Node, references_of, usable
 from pipeline.config import Comparison
 from pipeline.content import file_sha256
 from pipeline.errors import RecipeError, StoreError
 from pipeline.foreign_json import parsed
 from pipeline.recipe import RESERVED
 from pipeline.settings import settings
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 

@@ -18,7 +18,7 @@ from assets import graph
 from assets.named import named
 from assets.told import on_one_line
 from pipeline import manifest, sources
-from pipeline.build import ABSENT, RECORDED_LIBRARIES, failed, git_state, open_store
+from pipeline.build import ABSENT, RECORDED_LIBRARIES, failed, git_state
 from pipeline.config import Frozen, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import file_sha256
 from pipeline.errors import BertError, DataError, StoreError
@@ -27,7 +27,7 @@ from pipeline.progress import tell
 from pipeline.sameness import TOLERANCE, Difference, differences
 from pipeline.settings import settings
 from pipeline.stage import Stage, version
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 IDENTICAL, WITHIN, DIFFERENT, IMPOSSIBLE = "identical", "within tolerance", "different", "can't be rebuilt"

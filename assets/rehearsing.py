@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import documents, progress, rehearsal, shards, units, vocabulary
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe import RESERVED
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 IN_PROPORTION = (documents.STAGE.name, vocabulary.STAGE.name, shards.STAGE.name)
 """stages after the texts that take about as much longer as there is more text"""

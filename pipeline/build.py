@@ -139,12 +139,6 @@ class Need:
         return self.answer is None
 
 
-def open_store() -> Store:
-    """The store that the settings name."""
-    chosen = settings()
-    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
-
-
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -45,6 +45,7 @@ from pipeline.object_contents import ObjectContents
 from pipeline.objects import Objects
 from pipeline.record import Record as Record
 from pipeline.record import record_of, utc_now
+from pipeline.settings import settings
 from pipeline.tombstones import Tombstone, who
 from pipeline.trash import LocalTrash, ObjectTrash
 
@@ -641,6 +642,12 @@ class Store:
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_store() -> Store:
+    """The store that the settings name."""
+    chosen = settings()
+    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
 
 
 class Upload:

@@ -193,7 +193,7 @@ def _named(key: str, named: PathFrom | str, config: VocabularyConfig) -> list[st
 
 def _version(version: str) -> Path:
     """vocab.txt of a version in the store."""
-    from pipeline.build import open_store
+    from pipeline.store import open_store
 
     store = open_store()
     if not store.content(STAGE.name, version).exists():

@@ -13,9 +13,8 @@ from huggingface_hub import ModelCard
 
 from assets import reading
 from assets.attesting import attest
-from pipeline.build import open_store
 from pipeline.errors import DataError, StoreError
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 from tests import validators
 from tests.assets.bertcli import World
 from tests.tiny import dump

@@ -13,9 +13,9 @@ from assets import reading
 from model import checkpoint
 from model.classifier import Classifier, Pooling
 from model.heads import HEADS
-from pipeline.build import open_store
 from pipeline.errors import RecipeError
 from pipeline.record import Record
+from pipeline.store import open_store
 from tests.assets.bertcli import recorded
 from tests.model import tuning
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary

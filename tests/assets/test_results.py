@@ -11,9 +11,9 @@ from huggingface_hub import ModelCard
 
 from assets import reading
 from model import report
-from pipeline.build import open_store
 from pipeline.config import ReportConfig
 from pipeline.record import Record
+from pipeline.store import open_store
 from tests.assets.bertcli import recorded
 from tests.model import made_up
 
