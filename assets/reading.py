@@ -2,7 +2,6 @@
 database may be gone, and the store may be read-only.
 """
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -244,7 +243,7 @@ def _told_files(told: Plain) -> list[Plain]:
 
 def _seal(told: Plain) -> str:
     """Digest of an audit, so that damage to it is found; records named in it prove it against a store."""
-    return hashlib.sha256(atomic.canonical_json(told)).hexdigest()
+    return atomic.canonical_digest(told)
 
 
 def verify_text(found: Plain) -> str:

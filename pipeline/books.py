@@ -20,10 +20,10 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from pipeline import archives, progress, workers
-from pipeline.beam_process import scratch_folder
 from pipeline.book_manifest import Manifest, Row, read_manifest
 from pipeline.book_text import BookText, from_blocks, paragraphs
 from pipeline.config import BooksTextConfig
+from pipeline.disk import scratch_folder
 from pipeline.encodings import decode
 from pipeline.epub import Epub, read_epub
 from pipeline.errors import DataError

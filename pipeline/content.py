@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.atomic import canonical_json, write_bytes
+from pipeline.atomic import canonical_digest, canonical_json, write_bytes
 from pipeline.errors import DataError
 
 BATCH_BYTES = 16 << 20  # about what is decoded at once while a Parquet file is digested
@@ -38,12 +38,12 @@ def content_digest(path: Path, cache: Path | None = None) -> str:
 
 def version_of(files: Mapping[str, str]) -> str:
     """Version of an artifact: SHA-256 over its sorted (relative path, content digest)."""
-    return hashlib.sha256(canonical_json(sorted(files.items()))).hexdigest()
+    return canonical_digest(sorted(files.items()))
 
 
 def key_of(stage: str, code_version: str, asked: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """Key of a request: SHA-256 over stage, code version, configuration, and the versions of the inputs by name."""
-    return hashlib.sha256(canonical_json([stage, code_version, dict(asked), dict(inputs)])).hexdigest()
+    return canonical_digest([stage, code_version, dict(asked), dict(inputs)])
 
 
 def file_sha256(path: Path, cache: Path | None = None) -> str:
@@ -144,7 +144,7 @@ def parquet_digest(path: Path) -> str:
             raise
         raise DataError(f"{path}: not a readable Parquet file ({error})", "Make it again, or restore it.") from error
     described = [[field.name, column.logical, column.digest()] for field, column in zip(schema, columns, strict=True)]
-    return hashlib.sha256(canonical_json([rows, described])).hexdigest()
+    return canonical_digest([rows, described])
 
 
 class _Column:

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import document_passes, duplicates, languages, progress, workers
-from pipeline.beam_process import check_room, scratch_folder
 from pipeline.config import DocumentsConfig
 from pipeline.decontamination import read_benchmark
+from pipeline.disk import check_room, scratch_folder
 from pipeline.document_choice import Choice, choose, counts_by_reason, expected_held_out
 from pipeline.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
 from pipeline.errors import DataError

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipeline import alphabet, progress
-from pipeline.beam_process import check_room, scratch_folder
 from pipeline.config import LEAST_SIZE, PathFrom, VocabularyConfig
+from pipeline.disk import check_room, scratch_folder
 from pipeline.errors import DataError
 from pipeline.merges import merged
 from pipeline.settings import settings
