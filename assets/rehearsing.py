@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline import documents, progress, rehearsal, shards, units, vocabulary
+from pipeline import documents, rehearsal, shards, units, vocabulary
 from pipeline.build import Node
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe import RESERVED
@@ -78,8 +78,8 @@ def whole_text(rows: Sequence[Plain], recipe: str) -> str:
         return f"\nAll text of {base} was read: a smaller share would not be faster. {training}"
     width = max(len(row["asset"]) for row in rows)
     lines = [
-        f"  {row['asset']:{width}}  {progress.duration(row['seconds']):>7} {units.size(row['size_bytes']):>9}  → about "
-        f"{progress.duration(row['whole_seconds'])}, {units.size(row['whole_size_bytes'])}"
+        f"  {row['asset']:{width}}  {units.duration(row['seconds']):>7} {units.size(row['size_bytes']):>9}  → about "
+        f"{units.duration(row['whole_seconds'])}, {units.size(row['whole_size_bytes'])}"
         for row in rows
     ]
     return "\n".join([f"\nThe whole of {base}, in proportion to its text, on this machine:", *lines, training])
