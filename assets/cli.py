@@ -314,8 +314,10 @@ def verify(
 ) -> None:
     """Hash every file and record again; what is broken is set aside, and the next run makes it anew. Exit code 1 where anything is
     not as it should be."""
-    found = reading.verify(target)
-    show(found, as_json, reading.verify_text)
+    from assets import exporting
+
+    found = exporting.verify(target)
+    show(found, as_json, exporting.verify_text)
     if approved and "approval" not in found:
         raise RecipeError("--approved is for a folder with a release", "bert export RECIPE/release DIR writes one.")
     if found["problems"] or (approved and found["approval"]["state"] != APPROVED):
@@ -439,9 +441,11 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
+    from assets import exporting
+
     with told_progress():
-        done = reading.export(target, folder, tfrecord, key, onnx)
-    show(done, as_json, reading.export_text)
+        done = exporting.export(target, folder, tfrecord, key, onnx)
+    show(done, as_json, exporting.export_text)
 
 
 @app.command(name="import-tfrecord")
