@@ -29,8 +29,8 @@ from pipeline.schemas import (
     CHARACTERS_PER_TOKEN,
     DOCUMENTS_SCHEMA,
     describe_lengths,
+    group_runs,
     part_files,
-    readable,
     write_dropped,
 )
 from pipeline.settings import settings
@@ -142,27 +142,20 @@ def _tasks(inputs: Mapping[str, Path]) -> tuple[list[Task], int]:
     first = total = 0
     for name in sorted(inputs):
         for path in part_files(inputs[name]):
-            with readable(path):
-                described = pq.read_metadata(path)
-            start = rows = size = 0
-            for group in range(described.num_row_groups):
-                rows += described.row_group(group).num_rows
-                size += described.row_group(group).total_byte_size
-                total += described.row_group(group).total_byte_size
-                if size >= TASK_BYTES or group == described.num_row_groups - 1:
-                    tasks.append(
-                        Task(
-                            number=len(tasks),
-                            source=name,
-                            file=path.resolve(),
-                            first_group=start,
-                            last_group=group,
-                            first=first,
-                            rows=rows,
-                        )
+            for groups, rows, size in group_runs(path, TASK_BYTES):
+                tasks.append(
+                    Task(
+                        number=len(tasks),
+                        source=name,
+                        file=path.resolve(),
+                        first_group=groups[0],
+                        last_group=groups[-1],
+                        first=first,
+                        rows=rows,
                     )
-                    first += rows
-                    start, rows, size = group + 1, 0, 0
+                )
+                first += rows
+                total += size
     return tasks, total
 
 
