@@ -108,19 +108,7 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
     """
     store = open_store()
     record = current(store, target)
-    if folder.exists():
-        raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
-    if tfrecord and record.stage != "pretraining_shards":
-        raise RecipeError(
-            f"--tfrecord is for pretraining shards, and {target} is none",
-            f"bert export {record.recipe}/pretraining_shards_128 {folder} --tfrecord, or another length.",
-        )
-    models = (release.STAGE.name, finetuning.STAGE.name)
-    if onnx and record.stage not in models:
-        raise RecipeError(
-            f"--onnx is for releases and fine-tuned models, and {target} is none",
-            f"bert export {record.recipe}/release {folder} --onnx",
-        )
+    _check_asked(record, target, folder, tfrecord, onnx)
     source = store.folder(record.stage, record.version, references=_references(target))
     partial = folder.with_name(f".{folder.name}.partial")
     told = chain(store, record)
@@ -162,6 +150,23 @@ def export(target: str, folder: Path, tfrecord: bool = False, key: Path | None =
         shutil.rmtree(partial, ignore_errors=True)
     done = {"asset": target, "version": record.version, "folder": str(folder), "files": len(_told_files(told)) + 1}
     return {**done, "note": note} if note else done
+
+
+def _check_asked(record: Record, target: str, folder: Path, tfrecord: bool, onnx: bool) -> None:
+    """Refuse a folder that is there, and forms that an artifact of this stage doesn't have."""
+    if folder.exists():
+        raise StoreError(f"{folder} exists already", "Name a folder that does not, or remove it first.")
+    if tfrecord and record.stage != "pretraining_shards":
+        raise RecipeError(
+            f"--tfrecord is for pretraining shards, and {target} is none",
+            f"bert export {record.recipe}/pretraining_shards_128 {folder} --tfrecord, or another length.",
+        )
+    models = (release.STAGE.name, finetuning.STAGE.name)
+    if onnx and record.stage not in models:
+        raise RecipeError(
+            f"--onnx is for releases and fine-tuned models, and {target} is none",
+            f"bert export {record.recipe}/release {folder} --onnx",
+        )
 
 
 def _attest(store: Store, record: Record, partial: Path) -> str:
