@@ -19,10 +19,8 @@ import pyarrow.parquet as pq
 
 from pipeline.atomic import canonical_digest, canonical_json, write_bytes
 from pipeline.errors import DataError
+from pipeline.parquet_rows import READ_BYTES, rows_at_once
 
-BATCH_BYTES = 16 << 20  # about what is decoded at once while a Parquet file is digested
-BATCH_ROWS = 4096  # and never more rows than that
-READ_BYTES = 1 << 20  # of a column, so that a file of one huge row group is not read at once
 SETTLED_SECONDS = 2.0  # a file that was written less than this ago may be written again without a change of its times
 
 
@@ -134,9 +132,7 @@ def parquet_digest(path: Path) -> str:
             schema = file.schema_arrow
             columns = [_Column(field.type) for field in schema]
             rows = file.metadata.num_rows
-            size = sum(file.metadata.row_group(n).total_byte_size for n in range(file.metadata.num_row_groups))
-            batch_rows = min(BATCH_ROWS, max(1, BATCH_BYTES * rows // max(size, 1)))
-            for batch in file.iter_batches(batch_size=batch_rows, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows_at_once(file.metadata), use_threads=False):
                 for column, array in zip(columns, batch.columns, strict=True):
                     column.add(array)
     except (pa.ArrowException, OSError) as error:
