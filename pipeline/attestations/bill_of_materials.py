@@ -15,6 +15,7 @@ from pipeline.attestations.chain import (
     Work,
     library,
     made_elsewhere,
+    name_elsewhere,
     originals,
     sources,
 )
@@ -238,13 +239,11 @@ def _licences(names: Sequence[str]) -> list[Plain]:
 
 def _elsewhere(work: Work, ref: str) -> Plain:
     """A model made elsewhere, by what its record names."""
-    told = work.statistics.get("root") or {}
-    name = next((str(told[key]) for key in ("asset", "folder", "archive", "wheel") if told.get(key)), UNKNOWN)
     files = originals(work)
     return {
         "type": "machine-learning-model",
         "bom-ref": ref,
-        "name": name,
+        "name": name_elsewhere(work),
         "version": work.record.version,
         "description": "A model made elsewhere, from which training began; what it was trained on is unknown.",
         "licenses": _licences((UNKNOWN,)),

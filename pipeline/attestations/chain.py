@@ -283,6 +283,12 @@ def licences(chain: Chain) -> list[str]:
     return sorted({licence for source in sources(chain) for licence in source.licences or (UNKNOWN,)})
 
 
+def name_elsewhere(work: Work) -> str:
+    """What the record of a model made elsewhere calls it."""
+    told = work.statistics.get("root") or {}
+    return next((str(told[key]) for key in ("asset", "folder", "archive", "wheel") if told.get(key)), UNKNOWN)
+
+
 def made_elsewhere(chain: Chain) -> list[Work]:
     """Models in the chain whose training no record tells."""
     return [work for work in chain.of(IMPORTED) if "root" not in work.inputs]
