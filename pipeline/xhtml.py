@@ -174,23 +174,10 @@ _TYPE_REASONS = _reasons(_TYPES)
 _CLASS_REASONS = _reasons(_CLASSES)
 _ID_REASONS = _reasons(_IDS)
 _BLOCKS = frozenset(
-    (
-        *(
-            "p",
-            "div",
-            "blockquote",
-            "section",
-            "article",
-            "aside",
-            "header",
-            "footer",
-            "main",
-            "body",
-            "html",
-            "address",
-        ),
-        *("center", "hr", "li", "dd", "dt", "details", "summary", "fieldset", "td", "th", "tr", "switch", "default"),
-    )
+    """
+p div blockquote section article aside header footer main body html address center hr li dd dt details summary
+fieldset td th tr switch default
+""".split()  # noqa: SIM905
 )
 _STANZA = re.compile(r"(?:^|[ _:-])(?:stanza|linegroup|line-group|lg)s?(?:$|[ _-])")
 _POEM = re.compile(r"(?:^|[ _:-])(?:poem|poetry|verse|lines?-?block)(?:$|[ _-])")

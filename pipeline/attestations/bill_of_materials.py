@@ -25,29 +25,11 @@ CARD = "README.md"
 """of a model: an export has another one, with results"""
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 SPDX = frozenset(
-    {
-        *(
-            "Apache-2.0",
-            "MIT",
-            "CC0-1.0",
-            "CC-BY-2.0",
-            "CC-BY-2.5",
-            "CC-BY-3.0",
-            "CC-BY-4.0",
-            "CC-BY-SA-2.0",
-            "CC-BY-SA-2.5",
-        ),
-        *(
-            "CC-BY-SA-3.0",
-            "CC-BY-SA-4.0",
-            "CC-BY-NC-4.0",
-            "CC-BY-NC-SA-4.0",
-            "CC-BY-ND-4.0",
-            "CC-PDDC",
-            "GFDL-1.2-only",
-        ),
-        *("GFDL-1.3-only", "GFDL-1.3-or-later", "ODbL-1.0", "ODC-By-1.0", "PDDL-1.0", "Unlicense", "etalab-2.0"),
-    }
+    """
+Apache-2.0 MIT CC0-1.0 CC-BY-2.0 CC-BY-2.5 CC-BY-3.0 CC-BY-4.0 CC-BY-SA-2.0 CC-BY-SA-2.5 CC-BY-SA-3.0 CC-BY-SA-4.0
+CC-BY-NC-4.0 CC-BY-NC-SA-4.0 CC-BY-ND-4.0 CC-PDDC GFDL-1.2-only GFDL-1.3-only GFDL-1.3-or-later ODbL-1.0 ODC-By-1.0
+PDDL-1.0 Unlicense etalab-2.0
+""".split()  # noqa: SIM905
 )
 """identifiers of licences that texts have (spdx.org/licenses); any other licence is given by name"""
 
