@@ -386,8 +386,7 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
 
 @app.command()
 def compare(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")],
-    as_json: Json = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")], as_json: Json = False
 ) -> None:
     """Several recipes side by side, from what they have now; cells that were not run say so."""
     from assets.comparing import compare as made

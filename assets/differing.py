@@ -18,18 +18,8 @@ def diff(first: str, second: str) -> dict[str, Any]:
     a, b = (named(store, target) for target in (first, second))
     found = differences.compare(*(list(lineage.ancestors(store, each)) for each in (a, b)))
     return {
-        "a": {
-            "asset": a.path,
-            "version": a.version,
-            "record": a.digest,
-            "finished": a.body["finished"],
-        },
-        "b": {
-            "asset": b.path,
-            "version": b.version,
-            "record": b.digest,
-            "finished": b.body["finished"],
-        },
+        "a": {"asset": a.path, "version": a.version, "record": a.digest, "finished": a.body["finished"]},
+        "b": {"asset": b.path, "version": b.version, "record": b.digest, "finished": b.body["finished"]},
         "same": list(found.same),
         "differ": [each.plain() for each in found.differ],
     }

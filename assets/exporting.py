@@ -46,10 +46,7 @@ def verify(target: str) -> Plain:
 def _verify_folder(folder: Path) -> Plain:
     lineage_file = folder / "lineage.json"
     if not lineage_file.exists():
-        raise StoreError(
-            f"{folder} has no lineage.json: it was not written by `bert export`",
-            AGAIN,
-        )
+        raise StoreError(f"{folder} has no lineage.json: it was not written by `bert export`", AGAIN)
     listed = _listed(lineage_file)
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"lineage.json"}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]

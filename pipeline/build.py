@@ -280,12 +280,7 @@ def _reuse(node: Node, before: Record | None, answer: Record) -> str:
 
 
 def _why(
-    store: Store,
-    node: Node,
-    before: Record | None,
-    inputs: Mapping[str, Record],
-    asked: Mapping[str, Any],
-    key: str,
+    store: Store, node: Node, before: Record | None, inputs: Mapping[str, Record], asked: Mapping[str, Any], key: str
 ) -> str:
     """Why nothing answers: compared with what the asset has now."""
     if before is None:
@@ -760,8 +755,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             if left:
                 store.note_waiver(rejected, body)
                 raise DataError(
-                    f"{node.path}: {check} is waived, but {', '.join(left)} failed too",
-                    way_out(node, left),
+                    f"{node.path}: {check} is waived, but {', '.join(left)} failed too", way_out(node, left)
                 )
     raise DataError(
         f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}"

@@ -32,6 +32,5 @@ def check_room(out: Path, needed: float, what: str, todo: str) -> None:
     free = free_bytes(out)
     if needed > free:
         raise StoreError(
-            f"{out}: the {what} need about {units.size(needed)} on the way, {units.size(free)} are free",
-            todo,
+            f"{out}: the {what} need about {units.size(needed)} on the way, {units.size(free)} are free", todo
         )

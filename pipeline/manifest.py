@@ -197,8 +197,7 @@ def locate(entry: Entry, references: Path, remembered: Path) -> Path:
     path = references if references.is_file() else references / entry["path"]
     if not path.is_file():
         raise StoreError(
-            f"{path}: the file that the recipe references is gone",
-            "Put it back, or name its new place in the recipe.",
+            f"{path}: the file that the recipe references is gone", "Put it back, or name its new place in the recipe."
         )
     with explained(path):
         same = _same(path.resolve(), entry, remembered)

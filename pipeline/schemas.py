@@ -229,11 +229,7 @@ def _histogram(sizes: np.ndarray) -> list[list[int]]:
 
 
 def write_dropped(
-    out: Path,
-    read: int,
-    kept: int,
-    dropped: Mapping[str, int],
-    sources: Mapping[str, Mapping[str, Any]] | None = None,
+    out: Path, read: int, kept: int, dropped: Mapping[str, int], sources: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Write `out/dropped.json` {read, kept, dropped: {reason: count}} and return it; DataError if it is wrong.
 

@@ -11,18 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 import pyarrow as pa
 
 from pipeline.atomic import canonical_json
-from pipeline.attestations.chain import (
-    DOCUMENTS,
-    FILES,
-    SHARDS,
-    TEXTS,
-    UNKNOWN,
-    Chain,
-    Original,
-    Work,
-    originals,
-    rows,
-)
+from pipeline.attestations.chain import DOCUMENTS, FILES, SHARDS, TEXTS, UNKNOWN, Chain, Original, Work, originals, rows
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 
 FILE = "openlineage.ndjson"
