@@ -5,7 +5,6 @@ frozen configuration of one of them: the recipe reduced to the fields that its s
 """
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from pipeline import checkpoint_folder, yamlfile, yamlmodel
+from pipeline.atomic import canonical_digest
 from pipeline.config import (
     BEST_LAYERS,
     LEAST_LAYERS,
@@ -351,8 +351,7 @@ def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None 
 
 def digest_of(config: Frozen) -> str:
     """Digest of what a recipe says about one asset, from its configuration (`Recipe.digest_for`)."""
-    text = json.dumps(_declared(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return canonical_digest(_declared(config))
 
 
 def _declared(value: Any) -> Any:
