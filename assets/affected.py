@@ -2,7 +2,7 @@
 
 from pipeline.errors import StoreError
 from pipeline.lineage import root_of
-from pipeline.store import CHAMPION, Store
+from pipeline.store import Store
 
 
 def made_of(store: Store, stage: str, version: str) -> list[str]:
@@ -21,13 +21,11 @@ def made_of(store: Store, stage: str, version: str) -> list[str]:
         return known[digest]
 
     found = []
-    for path in sorted((store.home / "assets").glob("*/*.json")):
-        if path.name == CHAMPION:
-            continue
+    for recipe, asset in store.pointers():
         try:
-            record = store.pointer(path.parent.name, path.stem)
+            record = store.pointer(recipe, asset)
             if record is not None and descends(record.digest):
-                found.append(f"{record.recipe}/{record.asset}")
+                found.append(record.path)
         except StoreError:
             continue
     return found

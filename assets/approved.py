@@ -11,7 +11,7 @@ from pipeline.content import file_sha256
 from pipeline.contents import Problem
 from pipeline.errors import StoreError
 from pipeline.foreign_json import parsed
-from pipeline.store import CHAMPION, Store
+from pipeline.store import CHAMPION_FILE, Store
 
 Plain = dict[str, Any]
 AGAIN = "Restore it: bert gc --restore VERSION, or a backup; else make it again, or bert rollback to another."
@@ -75,7 +75,7 @@ def problems(store: Store) -> Iterator[Problem]:
     except StoreError as error:
         yield Problem(error.what, error.todo)
     for recipe in champion.recipes(store):
-        path = store.home / "assets" / recipe / CHAMPION
+        path = store.home / "assets" / recipe / CHAMPION_FILE
         try:
             known = champion.read(store, recipe)
             for digest in filter(None, (known.champion, known.previous)):

@@ -21,14 +21,15 @@ from assets import audit_page
 from assets.curves_to_mlflow import Following
 from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
-from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed, open_store
+from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed
 from pipeline.errors import BertError, ProcessLost, StoreError
 from pipeline.owners import Owner
 from pipeline.settings import settings
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
 FORCE, RECIPE, PROCESS, DUMP = "bert/force", "bert/recipe", "bert/process", "dump"  # run tags
+POLL_SECONDS = 1.0  # between two looks at the process of the run
 NO_MORE_TRIES = {"dagster/max_retries": "0"}
 WANTED = "bert/content"  # run tag: assets whose content `bert gc` removed and that are made again all the same
 
@@ -233,7 +234,7 @@ def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iter
 def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     """What the asset's page shows: the stage's own numbers first, then version, record and size."""
     folder = store.content(record.stage, record.version)
-    size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+    size = store.size_bytes(record)
     gone = store.removed(record.stage, record.version)
     shown: Metadata = {"content": f"{gone.told}; made again when something needs it"} if gone else {}
     shown |= {} if gone else wiring.metadata(record, folder)
@@ -244,7 +245,7 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
         "record": record.digest,
         "dagster/uri": str(folder),
         "made_by": f"{record.stage} {record.body['code_version']}",
-        "audit": f"bert audit {record.recipe}/{record.asset}",
+        "audit": f"bert audit {record.path}",
     }
     if record.stage in audit_page.PAGES:
         with suppress(StoreError):  # a home that can't be written: the command makes the page elsewhere
@@ -252,7 +253,7 @@ def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
     if record.body["reused"]:
         with suppress(StoreError):  # whose work it was is a courtesy: the chain does not need that record
             origin = store.record(record.body["reused"])
-            shown["reused_from"] = f"{origin.recipe}/{origin.asset}"
+            shown["reused_from"] = origin.path
     return shown
 
 
@@ -314,13 +315,13 @@ class _Reporter:
 
 
 @contextmanager
-def _ends_with_run(run: Owner, ended: Callable[[], None], poll_seconds: float = 1.0) -> Iterator[None]:
+def _ends_with_run(run: Owner, ended: Callable[[], None]) -> Iterator[None]:
     """A step whose run was killed would work on as an orphan; interrupt it like a cancel, then end it for good. `ended` is called
     first."""
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(poll_seconds):
+        while not done.wait(POLL_SECONDS):
             if run.surely_dead():
                 with suppress(Exception):  # whatever Dagster's database says: this process has to end
                     ended()

@@ -13,15 +13,7 @@ from typing import Any
 from assets.results import CARD, scored_release
 from model import data_summary_page, results_card
 from model.training_card import with_training
-from pipeline.attestations import (
-    bill_of_materials,
-    card,
-    croissant,
-    data_summary,
-    kept,
-    openlineage,
-    provenance,
-)
+from pipeline.attestations import bill_of_materials, card, croissant, data_summary, kept, openlineage, provenance
 from pipeline.attestations.chain import chain_of
 from pipeline.settings import settings
 from pipeline.store import Record, Store

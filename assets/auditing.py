@@ -12,8 +12,7 @@ from assets.named import named
 from pipeline import lineage
 from pipeline.attestations.chain import UNKNOWN, chain_of, made_elsewhere
 from pipeline.audits import checked, origins, overlap, removed, trained, workings
-from pipeline.build import open_store
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 
@@ -39,7 +38,7 @@ def audited(store: Store, record: Record) -> Plain:
         "training": trained.trained(works),
         "contamination": overlap.overlap(works),
         "affected": made_of(store, record.stage, record.version),
-        "made_elsewhere": [f"{work.record.recipe}/{work.record.asset}" for work in made_elsewhere(works)],
+        "made_elsewhere": [work.record.path for work in made_elsewhere(works)],
     }
     return {**found, "unknown": list(_unknown(found))}
 
@@ -47,7 +46,7 @@ def audited(store: Store, record: Record) -> Plain:
 def chain(store: Store, record: Record) -> Plain:
     """Asset, version and every record of the chain with its files: what an export carries, and `bert restore` reads."""
     return {
-        "asset": f"{record.recipe}/{record.asset}",
+        "asset": record.path,
         "version": record.version,
         "chain": [step.plain() for step in lineage.audit(store, record)],
     }

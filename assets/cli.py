@@ -18,10 +18,11 @@ from assets import auditing, graph, promoting, reading, rehearsing
 from assets.approved import APPROVED
 from assets.plan import ERROR, SETTLED
 from pipeline import progress, rehearsal
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.store import open_store
 from pipeline.terminal import steady
 
 app = typer.Typer(
@@ -85,12 +86,6 @@ def _has_error(found: reading.Plain) -> bool:
     return any(row["state"] == ERROR for row in found["assets"])
 
 
-def _report_of(recipe: str, found: reading.Plain) -> str:
-    """The command that shows a recipe's report, where there is one: it names what failed."""
-    made = any(row["asset"] == "benchmark_report" and row["version"] for row in found["assets"])
-    return f" · bert report {recipe}" if made else ""
-
-
 def _told_broken(target: str) -> bool:
     """Whether `comparisons`, all of them, leaves out files that can't be used; each is told on stderr."""
     if target.rstrip("/") != RESERVED:
@@ -148,17 +143,7 @@ def run(
         rehearsing.remember(recipe, sample)
     wanted = graph.upstream(asset) if asset else nodes
     if accept:
-        if asset is None or not reason:
-            raise RecipeError(
-                "--accept needs RECIPE/ASSET and --reason TEXT",
-                f'bert run {recipe}/ASSET --accept {accept} --reason "…"',
-            )
-        record = accept_check(open_store(), asset, accept, reason)
-        show(
-            {"record": record.digest, "version": record.version},
-            as_json,
-            lambda v: f"accepted: {target} is version {v['version']}",
-        )
+        _accept(target, asset, accept, reason, as_json)
         return
     broken = _told_broken(target)
     named = [asset.name] if asset else []
@@ -181,22 +166,46 @@ def run(
     if as_json:
         print(json.dumps({"succeeded": succeeded, **state}, indent=2))
     elif succeeded:
-        following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
-        last = "NAME" if recipe == RESERVED else "release" if "release" in nodes else "benchmark_report"
-        audited = asset.path if asset else f"{recipe}/{last}"
         if rehearsal.is_rehearsal(recipe):
             print(rehearsing.whole_text(rehearsing.whole(open_store(), wanted), recipe))
-        print(f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui")
+        print(_up_to_date(target, asset, nodes))
     if not succeeded:
-        rows = [row for row in state["assets"] if row["state"] not in SETTLED]
-        left = [f"{row['asset']} (failed)" if row["failure"] else row["asset"] for row in rows]
-        print(
-            f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
-            f"Next: bert status {target} · bert run {target}{_report_of(recipe, state)}",
-            file=sys.stderr,
-        )
+        print(_not_up_to_date(target, state), file=sys.stderr)
     if broken or not succeeded:
         raise typer.Exit(1)
+
+
+def _accept(target: str, asset: Node | None, check: str, reason: str, as_json: bool) -> None:
+    """Publish an asset although this check failed."""
+    if asset is None or not reason:
+        raise RecipeError(
+            "--accept needs RECIPE/ASSET and --reason TEXT",
+            f'bert run {target.partition("/")[0]}/ASSET --accept {check} --reason "…"',
+        )
+    record = accept_check(open_store(), asset, check, reason)
+    told = {"record": record.digest, "version": record.version}
+    show(told, as_json, lambda v: f"accepted: {target} is version {v['version']}")
+
+
+def _up_to_date(target: str, asset: Node | None, nodes: Mapping[str, Node]) -> str:
+    """What a run says at its end, and the commands that may follow."""
+    recipe = target.partition("/")[0]
+    following = f"bert compare {asset.name if asset else 'NAME'}" if recipe == RESERVED else f"bert report {recipe}"
+    last = "NAME" if recipe == RESERVED else "release" if "release" in nodes else "benchmark_report"
+    audited = asset.path if asset else f"{recipe}/{last}"
+    return f"\n{target} is up to date.  Next: {following} · bert audit {audited} · make ui"
+
+
+def _not_up_to_date(target: str, state: reading.Plain) -> str:
+    """The same where something is left; a report names what failed, where there is one."""
+    rows = [row for row in state["assets"] if row["state"] not in SETTLED]
+    left = [f"{row['asset']} (failed)" if row["failure"] else row["asset"] for row in rows]
+    reported = any(row["asset"] == "benchmark_report" and row["version"] for row in state["assets"])
+    report_of = f" · bert report {target.partition('/')[0]}" if reported else ""
+    return (
+        f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
+        f"Next: bert status {target} · bert run {target}{report_of}"
+    )
 
 
 def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: float | None, as_json: bool) -> None:
@@ -313,8 +322,10 @@ def verify(
 ) -> None:
     """Hash every file and record again; what is broken is set aside, and the next run makes it anew. Exit code 1 where anything is
     not as it should be."""
-    found = reading.verify(target)
-    show(found, as_json, reading.verify_text)
+    from assets import exporting
+
+    found = exporting.verify(target)
+    show(found, as_json, exporting.verify_text)
     if approved and "approval" not in found:
         raise RecipeError("--approved is for a folder with a release", "bert export RECIPE/release DIR writes one.")
     if found["problems"] or (approved and found["approval"]["state"] != APPROVED):
@@ -375,8 +386,7 @@ def report(recipe: Annotated[str, typer.Argument(metavar="RECIPE")], as_json: Js
 
 @app.command()
 def compare(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")],
-    as_json: Json = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")], as_json: Json = False
 ) -> None:
     """Several recipes side by side, from what they have now; cells that were not run say so."""
     from assets.comparing import compare as made
@@ -438,9 +448,11 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
+    from assets import exporting
+
     with told_progress():
-        done = reading.export(target, folder, tfrecord, key, onnx)
-    show(done, as_json, reading.export_text)
+        done = exporting.export(target, folder, tfrecord, key, onnx)
+    show(done, as_json, exporting.export_text)
 
 
 @app.command(name="import-tfrecord")

@@ -10,10 +10,11 @@ from assets.told import on_one_line
 from model import comparison
 from model.lines import read_json
 from model.tasks import NOT_RUN
-from pipeline.build import Node, needed, open_store
+from pipeline.build import Node, needed
 from pipeline.config import ComparisonConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.store import open_store
 
 SHOWN = 8
 """empty cells that a terminal names"""

@@ -12,11 +12,11 @@ from model import cost, pretraining
 from model.cost import Speed, Work
 from model.pretraining_job import rows_at_once
 from model.trials import Question, ask
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.config import Architecture, PretrainConfig, TrainConfig, VocabularyConfig
 from pipeline.errors import TrainingError
 from pipeline.settings import settings
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 DEVICES = (1, 8, 64)
 MFU = 0.4

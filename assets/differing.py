@@ -6,7 +6,7 @@ from typing import Any
 from assets.named import named
 from assets.told import on_one_line
 from pipeline import differences, lineage
-from pipeline.build import open_store
+from pipeline.store import open_store
 
 SHOWN_PAIRS = 12
 """differences of one kind that a terminal shows for an asset"""
@@ -18,18 +18,8 @@ def diff(first: str, second: str) -> dict[str, Any]:
     a, b = (named(store, target) for target in (first, second))
     found = differences.compare(*(list(lineage.ancestors(store, each)) for each in (a, b)))
     return {
-        "a": {
-            "asset": f"{a.recipe}/{a.asset}",
-            "version": a.version,
-            "record": a.digest,
-            "finished": a.body["finished"],
-        },
-        "b": {
-            "asset": f"{b.recipe}/{b.asset}",
-            "version": b.version,
-            "record": b.digest,
-            "finished": b.body["finished"],
-        },
+        "a": {"asset": a.path, "version": a.version, "record": a.digest, "finished": a.body["finished"]},
+        "b": {"asset": b.path, "version": b.version, "record": b.digest, "finished": b.body["finished"]},
         "same": list(found.same),
         "differ": [each.plain() for each in found.differ],
     }

@@ -3,22 +3,23 @@
 import os
 import platform
 import re
-import shutil
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from assets import approved, graph
 from assets.curves_to_mlflow import INSTALL
 from pipeline import garbage, units
-from pipeline.build import open_store
+from pipeline.disk import free_bytes
 from pipeline.errors import BertError
 from pipeline.objects import Objects
 from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.stage import ROOT
+from pipeline.store import open_store
 
 LOW_DISK_GB = 5
 Check = dict[str, Any]
@@ -80,9 +81,8 @@ def _versions() -> list[Check]:
     return [_check("versions", "ok", f"{len(pins)} packages as in requirements.lock")]
 
 
-def _disk(home: Any) -> Check:
-    there = next(p for p in (home, *home.parents) if p.exists())
-    free = shutil.disk_usage(there).free
+def _disk(home: Path) -> Check:
+    free = free_bytes(home)
     low = free < LOW_DISK_GB * 1e9
     todo = f"Below {LOW_DISK_GB} GB: free some, or set `home` in settings.yaml to another disk." if low else ""
     return _check("disk", "warning" if low else "ok", f"{units.size(free)} free for {home}", todo)

@@ -6,8 +6,7 @@ import dagster as dg
 
 from assets.asset import Metadata, Wiring
 from assets.shown import numbers
-from pipeline.build import open_store
-from pipeline.store import Record
+from pipeline.store import Record, open_store
 
 
 def metadata(record: Record, folder: Path) -> Metadata:

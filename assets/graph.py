@@ -21,14 +21,14 @@ from pipeline import (
     vocabulary,
     yamlmodel,
 )
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError, SourceError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, digest_of, load_recipes
 from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 STAGES: tuple[Stage, ...] = (
     sources.STAGE,
@@ -70,9 +70,8 @@ def nodes(recipe: Recipe, shown: Recipe | None = None) -> dict[str, Node]:
         made[name] = Node(recipe.name, name, stage, configs[name], digest_of(declared[name]), read)
         return name
 
-    last: dict[
-        str, str
-    ] = {}  # what a phase, or fine-tuning, goes on with, under the input name that the phase gives it
+    # What a phase, or fine-tuning, goes on with, under the input name that the phase gives it.
+    last: dict[str, str] = {}
     corpus: dict[str, str] = {}
     if recipe.checkpoint or (recipe.pretraining and recipe.pretraining.start):
         last = {"imported_checkpoint": add("imported_checkpoint", imported.STAGE)}

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.progress import duration
+from pipeline.units import duration
 
 Say = Callable[[str], None]
 

@@ -6,7 +6,6 @@ From the store and notes of a home alone; Dagster's database is not asked.
 import json
 import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +16,11 @@ from assets.promoting import DECISION
 from model.promotion.decision import DECISION as DECISION_FILE
 from pipeline import champion, retrain, watched
 from pipeline.atomic import write_bytes
-from pipeline.build import open_store
+from pipeline.disk import free_bytes
 from pipeline.errors import BertError
 from pipeline.openmetrics import Gauge, families, text
 from pipeline.settings import Settings
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 _log = logging.getLogger(__name__)
 SECONDS, BYTES = "seconds", "bytes"
@@ -71,9 +70,8 @@ def _filled(store: Store, now: datetime) -> list[Gauge]:
                 add(store, recipe, named, now)
             except (BertError, ValueError, KeyError, TypeError, AttributeError) as error:
                 _log.warning("metrics of %s are left out: %s", recipe, error)
-    there = next(each for each in (store.home, *store.home.parents) if each.exists())
     named["bert_store_disk_bytes"].add(_taken(store.home))
-    named["bert_store_disk_free_bytes"].add(shutil.disk_usage(there).free)
+    named["bert_store_disk_free_bytes"].add(free_bytes(store.home))
     return known
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from assets import graph
 from pipeline import rehearsal
 from pipeline.errors import RecipeError, StoreError
-from pipeline.store import CHAMPION, Record, Store
+from pipeline.store import Record, Store
 
 
 def named(store: Store, target: str) -> Record:
@@ -29,8 +29,7 @@ def current(store: Store, target: str) -> Record:
         declared = graph.load().recipes.get(rehearsal.base_of(recipe))
         if declared and asset:
             declared.config_for(asset)  # names the assets that there are, where this is none
-        pointers = (store.home / "assets" / recipe).glob("*.json") if recipe else ()
-        made = sorted(path.stem for path in pointers if path.name != CHAMPION)
+        made = [name for of, name in store.pointers() if of == recipe]
         if asset in made:
             raise StoreError(
                 f"the record of {target} is lost or was altered", "bert verify names it; bert run makes it anew."

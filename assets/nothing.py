@@ -1,9 +1,11 @@
 """What is said of a run that did nothing: since when everything is published, and what would make it do something."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pipeline import retrain
 from pipeline.errors import StoreError
+from pipeline.lineage import reuses
 from pipeline.store import Record, Store
 
 SHOWN_BEFORE_OTHERS = ("release", "benchmark_report")
@@ -29,13 +31,11 @@ def made_anew(records: Sequence[Record], since: str) -> list[Record]:
 
 def _made(store: Store, record: Record) -> str:
     """When content was made; what is reused was made before."""
-    origin = record.body["reused"]
-    if origin is None:
-        return str(record.body["finished"])
-    try:
-        return _made(store, store.record(str(origin)))
-    except StoreError:  # `bert verify` tells of it
-        return str(record.body["finished"])
+    made = ""
+    with suppress(StoreError):  # `bert verify` tells of it
+        for each in reuses(store, record):
+            made = str(each.body["finished"])
+    return made
 
 
 def _if_expected(store: Store, recipe: str, dump: str | None) -> str:

@@ -5,13 +5,12 @@ from typing import Any
 from assets.attesting import attest
 from pipeline import alerts, champion
 from pipeline.alerts import Alert
-from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
 from pipeline.owners import user
 from pipeline.record import utc_now
 from pipeline.rehearsal import base_of, is_rehearsal
 from pipeline.settings import settings
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 RELEASE, DECISION = "release", "promotion_decision"
@@ -193,8 +192,8 @@ def _release(store: Store, beginning: str) -> str:
 def _releases(store: Store) -> list[Record]:
     """The releases that recipes have and had."""
     found = []
-    for path in sorted((store.home / "assets").glob(f"*/{RELEASE}.json")):
-        for digest in store.history(path.parent.name, RELEASE):
+    for recipe in (recipe for recipe, asset in store.pointers() if asset == RELEASE):
+        for digest in store.history(recipe, RELEASE):
             try:
                 found.append(store.record(digest))
             except StoreError:

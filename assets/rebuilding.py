@@ -18,7 +18,7 @@ from assets import graph
 from assets.named import named
 from assets.told import on_one_line
 from pipeline import manifest, sources
-from pipeline.build import ABSENT, RECORDED_LIBRARIES, failed, git_state, open_store
+from pipeline.build import ABSENT, RECORDED_LIBRARIES, failed, git_state
 from pipeline.config import Frozen, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
 from pipeline.content import file_sha256
 from pipeline.errors import BertError, DataError, StoreError
@@ -27,7 +27,7 @@ from pipeline.progress import tell
 from pipeline.sameness import TOLERANCE, Difference, differences
 from pipeline.settings import settings
 from pipeline.stage import Stage, version
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Plain = dict[str, Any]
 IDENTICAL, WITHIN, DIFFERENT, IMPOSSIBLE = "identical", "within tolerance", "different", "can't be rebuilt"
@@ -44,7 +44,7 @@ def check(target: str, scratch: Path | None) -> Plain:
     try:
         store = open_store()
         record = named(store, target)
-        found |= {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "record": record.digest}
+        found |= {"asset": record.path, "version": record.version, "record": record.digest}
         stage = _stage(record)
         found["circumstances"] = _circumstances(record, stage)
         found |= _hashed(store, record) if stage.name == "files" else _rebuilt(store, record, stage, scratch)
@@ -163,9 +163,7 @@ def _input(store: Store, record: Record) -> Path:
     try:
         return store.folder(record.stage, record.version, references=_references(record))
     except StoreError as error:
-        raise StoreError(
-            f"its input {record.recipe}/{record.asset} {record.version[:12]}: {error.what}", error.todo
-        ) from None
+        raise StoreError(f"its input {record.path} {record.version[:12]}: {error.what}", error.todo) from None
 
 
 @contextmanager
@@ -247,7 +245,7 @@ def _verdict(verdict: str, files: Sequence[Difference], why: str = "", todo: str
 def _node_config(record: Record) -> Frozen | None:
     """What today's recipe asks of this asset: only to look up where files lie."""
     try:
-        _, node = graph.find(f"{record.recipe}/{record.asset}")
+        _, node = graph.find(record.path)
     except BertError:
         return None
     return node.config if node is not None else None

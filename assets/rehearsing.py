@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline import documents, progress, rehearsal, shards, units, vocabulary
-from pipeline.build import Node, open_store
+from pipeline import documents, rehearsal, shards, units, vocabulary
+from pipeline.build import Node
 from pipeline.errors import RecipeError, StoreError
 from pipeline.recipe import RESERVED
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 IN_PROPORTION = (documents.STAGE.name, vocabulary.STAGE.name, shards.STAGE.name)
 """stages after the texts that take about as much longer as there is more text"""
@@ -56,7 +56,7 @@ def whole(store: Store, nodes: Mapping[str, Node]) -> list[Plain]:
 
 def _in_proportion(store: Store, name: str, record: Record, share: float) -> Plain:
     try:
-        size = sum(file["size_bytes"] for file in store.manifest(record.stage, record.version)["files"])
+        size = store.size_bytes(record)
     except StoreError:
         size = 0
     grows = record.stage != vocabulary.STAGE.name  # counting words takes longer; the vocabulary is as large
@@ -78,8 +78,8 @@ def whole_text(rows: Sequence[Plain], recipe: str) -> str:
         return f"\nAll text of {base} was read: a smaller share would not be faster. {training}"
     width = max(len(row["asset"]) for row in rows)
     lines = [
-        f"  {row['asset']:{width}}  {progress.duration(row['seconds']):>7} {units.size(row['size_bytes']):>9}  → about "
-        f"{progress.duration(row['whole_seconds'])}, {units.size(row['whole_size_bytes'])}"
+        f"  {row['asset']:{width}}  {units.duration(row['seconds']):>7} {units.size(row['size_bytes']):>9}  → about "
+        f"{units.duration(row['whole_seconds'])}, {units.size(row['whole_size_bytes'])}"
         for row in rows
     ]
     return "\n".join([f"\nThe whole of {base}, in proportion to its text, on this machine:", *lines, training])

@@ -5,10 +5,10 @@ from typing import Any
 
 from assets.told import on_one_line
 from pipeline import garbage, restoring, retention, units
-from pipeline.build import open_store
 from pipeline.garbage import Found, Trashed
 from pipeline.retention import Going
 from pipeline.settings import settings
+from pipeline.store import open_store
 
 Plain = dict[str, Any]
 

@@ -10,11 +10,12 @@ from assets import graph, monitoring
 from assets.asset import DUMP, Settled
 from pipeline import alerts, new_dumps, retrain, watched, wikimedia
 from pipeline.alerts import Alert
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.errors import BertError
 from pipeline.owners import held_lock
 from pipeline.recipe import Recipe
 from pipeline.settings import settings
+from pipeline.store import open_store
 
 LOOK_SECONDS = 3600
 """between two looks at the dump site"""

@@ -42,10 +42,10 @@ from assets.nothing import nothing_to_do
 from assets.plan import plan
 from assets.run_events import asset_of_step, failure_text, untold
 from pipeline.atomic import explained
-from pipeline.build import Node, failed, needed, open_store, refuse_red, settle
+from pipeline.build import Node, failed, needed, refuse_red, settle
 from pipeline.errors import BertError
 from pipeline.owners import Owner, held_lock
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 Say = Callable[[str], None]
 

@@ -31,7 +31,7 @@ def traced(store: Store, record: Record, wanted: Sequence[str]) -> Plain:
     corpora = {each.version: each for each in chain if each.stage == documents.STAGE.name}
     if not corpora:
         raise DataError(
-            f"{record.recipe}/{record.asset} was not made from documents",
+            f"{record.path} was not made from documents",
             "Ask of a release, a pretrained model, shards or a vocabulary.",
         )
     trainings = [each for each in chain if each.stage == pretraining.STAGE.name]
@@ -47,7 +47,7 @@ def traced(store: Store, record: Record, wanted: Sequence[str]) -> Plain:
         if each["is"] not in ("absent", "dropped"):
             each["affected"] = dependent
             each["exclude"] = _csv_line(each["document"], "WHY IT IS WITHDRAWN")
-    return {"asset": f"{record.recipe}/{record.asset}", "version": record.version, "documents": list(found.values())}
+    return {"asset": record.path, "version": record.version, "documents": list(found.values())}
 
 
 def _in_corpus(store: Store, corpus: Record, wanted: Sequence[str]) -> Iterator[tuple[str, Plain]]:
@@ -78,7 +78,7 @@ def _in_training(store: Store, training: Record, wanted: Sequence[str]) -> dict[
         metrics = store.folder(training.stage, training.version) / "metrics.jsonl"
         passed_over = _passed_over(metrics)
     except StoreError as error:
-        todo = f"{error.todo} Shards are made again, equal: bert run {source.recipe}/{source.asset}"
+        todo = f"{error.todo} Shards are made again, equal: bert run {source.path}"
         return {name: {"unknown": error.what, "todo": todo} for name in wanted}
     config, told = training.body["config"], training.body["statistics"]
     steps = int(told["held_out"]["step"]) - int(config["first_step"])  # what is published, which may not be the last

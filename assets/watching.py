@@ -16,11 +16,10 @@ from assets.dagster_home import end_dead_runs
 from assets.nothing import made_anew, nothing_to_do
 from pipeline import alerts, watched
 from pipeline.alerts import Alert
-from pipeline.build import open_store
 from pipeline.errors import BertError
 from pipeline.record import utc_now
 from pipeline.settings import settings
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 OUTCOME = (
     "bert/outcome"  # run tag: `RUN_ID made`, once what follows was done; a run that is executed again begins with it

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from assets import graph
-from pipeline.build import Node, open_store, references_of
+from pipeline.build import Node, references_of
 from pipeline.content import content_digest
 from pipeline.errors import BertError
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 
 STAGES = (
     "wikipedia_text",

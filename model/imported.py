@@ -29,9 +29,8 @@ from pipeline.checkpoint_folder import (
 from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
 from pipeline.errors import DataError
 from pipeline.foreign_json import parsed
-from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.store import Store
+from pipeline.store import open_store
 from pipeline.tokenizer import tokenizer_json
 from pipeline.wheels import wheel_folder
 
@@ -175,8 +174,7 @@ def _opened(config: ImportedConfig, out: Path) -> Iterator[tuple[Path, str, dict
             yield from _outside(config.folder, config, Path(scratch))
         return
     version, _, part = config.version.partition("/")
-    chosen = settings()
-    store = Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
+    store = open_store()
     stage = next((stage for stage in STORED if store.content(stage, version).exists()), None)
     if stage is None:
         raise DataError(

@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -98,7 +98,7 @@ def alert(chosen: Settings, said: Alert) -> None:
         return
     path = chosen.home_path / "alerts" / f"{said.name}.json"
     if len(said.cause) > LONGEST_CAUSE:
-        said = Alert(**{**asdict(said), "cause": f"{said.cause[:LONGEST_CAUSE]}…"})
+        said = replace(said, cause=f"{said.cause[:LONGEST_CAUSE]}…")
     with _logged(said.name), explained(path), held_lock(chosen.home_path / "locks" / "alerts"):
         note: Note = read_kept(path) or {"alert": asdict(said), "time": utc_now(), "ways": {}}
         _tell(chosen, path, note)

@@ -1,6 +1,7 @@
 """Writing files so that a reader sees the old content or the new, never a part: temp, fsync, rename, fsync of the folder."""
 
 import errno
+import hashlib
 import json
 import os
 import uuid
@@ -15,6 +16,11 @@ from pipeline.errors import StoreError
 def canonical_json(value: Any) -> bytes:
     """JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def canonical_digest(value: Any) -> str:
+    """SHA-256 over the canonical JSON of a value."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -9,18 +9,16 @@ import importlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from pipeline import errors, places, units
+from pipeline import errors, places
 from pipeline.atomic import explained, write_bytes
 from pipeline.errors import BertError, StoreError
 
@@ -29,28 +27,6 @@ WORKER_DIED = BertError("A Beam worker process died", _MEMORY)
 POLL_SECONDS = 0.5
 LOG_CHARACTERS = 6000
 PROBE_BYTES = 1 << 16
-
-
-@contextmanager
-def scratch_folder(out: Path) -> Iterator[Path]:
-    """A folder below `out` for what a pipeline writes on its way, gone at the end; that of a killed run goes first."""
-    for left in out.glob(".scratch-*"):
-        shutil.rmtree(left)
-    scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=out)).resolve()
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def check_room(out: Path, needed: float, what: str, todo: str) -> None:
-    """StoreError unless the disk of `out` has room for the `needed` bytes of `what`."""
-    free = shutil.disk_usage(out).free
-    if needed > free:
-        raise StoreError(
-            f"{out}: the {what} need about {units.size(needed)} on the way, {units.size(free)} are free",
-            todo,
-        )
 
 
 def run(function: str, argument: str, scratch: Path, poll: Callable[[], None]) -> None:

@@ -20,14 +20,14 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from pipeline import archives, progress, workers
-from pipeline.beam_process import scratch_folder
 from pipeline.book_manifest import Manifest, Row, read_manifest
 from pipeline.book_text import BookText, from_blocks, paragraphs
 from pipeline.config import BooksTextConfig
+from pipeline.disk import scratch_folder
 from pipeline.encodings import decode
 from pipeline.epub import Epub, read_epub
 from pipeline.errors import DataError
-from pipeline.gutenberg import strip_gutenberg
+from pipeline.gutenberg import LANGUAGES, strip_gutenberg
 from pipeline.inflate import PIECE_BYTES, Unreadable, pieces
 from pipeline.inflate import SUFFIXES as COMPRESSED
 from pipeline.sampling import LEAST_DOCUMENTS, Beginning, first_bytes, share_read
@@ -102,41 +102,6 @@ BOOKS_SCHEMA = pa.schema(
     ]
 )
 
-_LANGUAGES = {
-    "english": "en",
-    "french": "fr",
-    "german": "de",
-    "spanish": "es",
-    "italian": "it",
-    "portuguese": "pt",
-    "dutch": "nl",
-    "finnish": "fi",
-    "swedish": "sv",
-    "danish": "da",
-    "norwegian": "no",
-    "latin": "la",
-    "greek": "el",
-    "chinese": "zh",
-    "japanese": "ja",
-    "russian": "ru",
-    "polish": "pl",
-    "czech": "cs",
-    "hungarian": "hu",
-    "esperanto": "eo",
-    "catalan": "ca",
-    "tagalog": "tl",
-    "hebrew": "he",
-    "arabic": "ar",
-    "welsh": "cy",
-    "irish": "ga",
-    "romanian": "ro",
-    "bulgarian": "bg",
-    "icelandic": "is",
-    "afrikaans": "af",
-    "galician": "gl",
-    "serbian": "sr",
-}
-"""Names in Project Gutenberg's headers → ISO 639-1."""
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9-]+)?")
 
 
@@ -499,7 +464,7 @@ class _Reader:
         plain, header = strip_gutenberg(decoded.text)
         self.gutenberg += len(plain) < len(decoded.text)
         said = Epub(
-            header.get("title", ""), header.get("author", ""), _LANGUAGES.get(header.get("language", "").lower(), "")
+            header.get("title", ""), header.get("author", ""), LANGUAGES.get(header.get("language", "").lower(), "")
         )
         return self._whole(book, paragraphs(plain), said)
 

@@ -139,12 +139,6 @@ class Need:
         return self.answer is None
 
 
-def open_store() -> Store:
-    """The store that the settings name."""
-    chosen = settings()
-    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
-
-
 # ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -282,16 +276,11 @@ def _digests(inputs: Mapping[str, Record]) -> dict[str, str]:
 def _reuse(node: Node, before: Record | None, answer: Record) -> str:
     if before is not None and before.version == answer.version:
         return "its inputs were made again and came out equal"
-    return f"known: reused from {answer.recipe}/{answer.asset}" if answer.recipe != node.recipe else "known from before"
+    return f"known: reused from {answer.path}" if answer.recipe != node.recipe else "known from before"
 
 
 def _why(
-    store: Store,
-    node: Node,
-    before: Record | None,
-    inputs: Mapping[str, Record],
-    asked: Mapping[str, Any],
-    key: str,
+    store: Store, node: Node, before: Record | None, inputs: Mapping[str, Record], asked: Mapping[str, Any], key: str
 ) -> str:
     """Why nothing answers: compared with what the asset has now."""
     if before is None:
@@ -766,8 +755,7 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
             if left:
                 store.note_waiver(rejected, body)
                 raise DataError(
-                    f"{node.path}: {check} is waived, but {', '.join(left)} failed too",
-                    way_out(node, left),
+                    f"{node.path}: {check} is waived, but {', '.join(left)} failed too", way_out(node, left)
                 )
     raise DataError(
         f"{node.path}: nothing that it asks for now failed {check}", f"See what failed: bert status {node.recipe}"

@@ -16,7 +16,7 @@ from typing import Literal
 from pipeline.atomic import damaged, explained, read_kept, write_json
 from pipeline.errors import StoreError
 from pipeline.owners import held_lock
-from pipeline.store import CHAMPION, Record, Store
+from pipeline.store import CHAMPION_FILE, Record, Store
 
 BARRED = "barred.json"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -83,7 +83,7 @@ def read(store: Store, recipe: str) -> Champion:
 
 def recipes(store: Store) -> list[str]:
     """Those of which a release was ever promoted."""
-    return sorted(path.parent.name for path in (store.home / "assets").glob(f"*/{CHAMPION}"))
+    return sorted(path.parent.name for path in (store.home / "assets").glob(f"*/{CHAMPION_FILE}"))
 
 
 def report_of(store: Store, release: Record) -> Record | None:
@@ -204,7 +204,7 @@ def _earlier(store: Store, now: Champion) -> list[Record]:
 def _whole(store: Store, record: Record) -> None:
     if not store.intact(record.stage, record.version):
         raise StoreError(
-            f"the content of {record.recipe}/{record.asset} {record.version[:12]} is missing or broken",
+            f"the content of {record.path} {record.version[:12]} is missing or broken",
             "bert verify; then make it again, or take another version.",
         )
 
@@ -215,7 +215,7 @@ def _write(store: Store, recipe: str, champion: Champion) -> Champion:
 
 
 def _path(store: Store, recipe: str) -> Path:
-    return store.home / "assets" / recipe / CHAMPION
+    return store.home / "assets" / recipe / CHAMPION_FILE
 
 
 def _lock(store: Store, recipe: str) -> Path:

@@ -3,7 +3,6 @@
 They are read and refused like recipes: unknown keys, recipes and tasks with file, line, rule and value.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,5 +137,4 @@ def _again(names: list[str]) -> list[int]:
 
 def _hint(name: str, known: Iterable[str]) -> str:
     listed = sorted(known)
-    close = difflib.get_close_matches(name, listed, n=1)
-    return f"{f'Did you mean {close[0]}? ' if close else ''}Known: {', '.join(listed) or 'none'}."
+    return f"{yamlmodel.did_you_mean(name, listed)}Known: {', '.join(listed) or 'none'}."

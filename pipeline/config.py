@@ -5,8 +5,6 @@ from the first. Adding a field with a default changes no digest, because digests
 changing a default means raising the version of the stage that reads it.
 """
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipeline.atomic import canonical_digest
 from pipeline.yamlfile import TEXT
 
 
@@ -42,8 +41,7 @@ class Frozen(BaseModel):
 
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of `asked()`."""
-        text = json.dumps(self.asked(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return canonical_digest(self.asked())
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -844,6 +842,10 @@ class FilesConfig(Frozen):
     from_: From = Field(alias="from")
     sample: Sample = 1.0
     """of a dump from the dump site: so many of its first files that they hold this share of its bytes"""
+
+
+WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
+"""of every wiki, unless a recipe says otherwise"""
 
 
 class WikipediaTextConfig(Frozen):

@@ -17,12 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.atomic import canonical_json, write_bytes
+from pipeline.atomic import canonical_digest, canonical_json, write_bytes
 from pipeline.errors import DataError
+from pipeline.parquet_rows import READ_BYTES, rows_at_once
 
-BATCH_BYTES = 16 << 20  # about what is decoded at once while a Parquet file is digested
-BATCH_ROWS = 4096  # and never more rows than that
-READ_BYTES = 1 << 20  # of a column, so that a file of one huge row group is not read at once
 SETTLED_SECONDS = 2.0  # a file that was written less than this ago may be written again without a change of its times
 
 
@@ -38,12 +36,12 @@ def content_digest(path: Path, cache: Path | None = None) -> str:
 
 def version_of(files: Mapping[str, str]) -> str:
     """Version of an artifact: SHA-256 over its sorted (relative path, content digest)."""
-    return hashlib.sha256(canonical_json(sorted(files.items()))).hexdigest()
+    return canonical_digest(sorted(files.items()))
 
 
 def key_of(stage: str, code_version: str, asked: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """Key of a request: SHA-256 over stage, code version, configuration, and the versions of the inputs by name."""
-    return hashlib.sha256(canonical_json([stage, code_version, dict(asked), dict(inputs)])).hexdigest()
+    return canonical_digest([stage, code_version, dict(asked), dict(inputs)])
 
 
 def file_sha256(path: Path, cache: Path | None = None) -> str:
@@ -134,9 +132,7 @@ def parquet_digest(path: Path) -> str:
             schema = file.schema_arrow
             columns = [_Column(field.type) for field in schema]
             rows = file.metadata.num_rows
-            size = sum(file.metadata.row_group(n).total_byte_size for n in range(file.metadata.num_row_groups))
-            batch_rows = min(BATCH_ROWS, max(1, BATCH_BYTES * rows // max(size, 1)))
-            for batch in file.iter_batches(batch_size=batch_rows, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows_at_once(file.metadata), use_threads=False):
                 for column, array in zip(columns, batch.columns, strict=True):
                     column.add(array)
     except (pa.ArrowException, OSError) as error:
@@ -144,7 +140,7 @@ def parquet_digest(path: Path) -> str:
             raise
         raise DataError(f"{path}: not a readable Parquet file ({error})", "Make it again, or restore it.") from error
     described = [[field.name, column.logical, column.digest()] for field, column in zip(schema, columns, strict=True)]
-    return hashlib.sha256(canonical_json([rows, described])).hexdigest()
+    return canonical_digest([rows, described])
 
 
 class _Column:

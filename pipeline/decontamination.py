@@ -26,6 +26,7 @@ TABLES = (".tsv", ".csv", ".tab")
 LINES = (".txt", ".jsonl")
 SUFFIXES = (*TABLES, *LINES, ".parquet")
 _TOGETHER = 10_000
+_LOOK = "Look at the file and its permissions, then run again."
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ def _texts(path: Path, columns: Sequence[str]) -> Iterator[str]:
     if suffix == ".parquet":
         yield from _of_parquet(path, columns)
     elif not columns or suffix == ".txt":
-        yield from (line for _, line in _lines(path) if line)
+        yield from (line for _, line in numbered_lines(path, _LOOK) if line)
     elif suffix == ".jsonl":
-        for number, line in _lines(path):
+        for number, line in numbered_lines(path, _LOOK):
             yield from _of_record(path, number, line, columns)
     else:
         table = read_table(path)
@@ -108,7 +109,9 @@ def _texts(path: Path, columns: Sequence[str]) -> Iterator[str]:
             yield from (row[column] for column in columns)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, todo: str) -> Iterator[tuple[int, str]]:
+    """(number, text without white space around) of every line; DataError where the file can't be read, which `todo` is about, and, with
+    the line, where it is not UTF-8."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -117,9 +120,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError:
                     raise DataError(f"{path}, line {number}: not UTF-8", "Convert the file to UTF-8.") from None
     except OSError as error:
-        raise DataError(
-            f"{path} can't be read: {error.strerror or error}", "Look at the file and its permissions, then run again."
-        ) from error
+        raise DataError(f"{path} can't be read: {error.strerror or error}", todo) from error
 
 
 def _of_record(path: Path, number: int, line: str, columns: Sequence[str]) -> Iterator[str]:
@@ -150,6 +151,4 @@ def _of_parquet(path: Path, columns: Sequence[str]) -> Iterator[str]:
                 for column in columns:
                     yield from (value for value in batch.column(column).to_pylist() if isinstance(value, str))
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} can't be read: {error}", "Look at the file and its permissions, then run again."
-        ) from error
+        raise DataError(f"{path} can't be read: {error}", _LOOK) from error

@@ -465,19 +465,8 @@ def _abbreviations(plan: Plan, language: str) -> frozenset[str]:
 @cache
 def read_abbreviations(path: Path) -> frozenset[str]:
     """The lines of a file of abbreviations; DataError, with the line, where it can't be read or is not UTF-8."""
-    found = set()
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    found.add(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
-                except UnicodeDecodeError:
-                    raise DataError(f"{path}, line {number}: not UTF-8", "Convert the file to UTF-8.") from None
-    except OSError as error:
-        raise DataError(
-            f"{path} can't be read: {error.strerror or error}", "Correct `abbreviations` in the recipe."
-        ) from error
-    return frozenset(found - {""})
+    lines = decontamination.numbered_lines(path, "Correct `abbreviations` in the recipe.")
+    return frozenset(line for _, line in lines if line)
 
 
 _read_exclusions = cache(read_exclusions)

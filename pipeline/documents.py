@@ -18,18 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline import document_passes, duplicates, languages, progress, workers
-from pipeline.beam_process import check_room, scratch_folder
 from pipeline.config import DocumentsConfig
 from pipeline.decontamination import read_benchmark
+from pipeline.disk import check_room, scratch_folder
 from pipeline.document_choice import Choice, choose, counts_by_reason, expected_held_out
 from pipeline.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
 from pipeline.errors import DataError
 from pipeline.exclusions import NOTHING, read_exclusions
 from pipeline.schemas import (
     CHARACTERS_PER_TOKEN,
+    DOCUMENTS_SCHEMA,
     describe_lengths,
+    group_runs,
     part_files,
-    readable,
     write_dropped,
 )
 from pipeline.settings import settings
@@ -141,27 +142,20 @@ def _tasks(inputs: Mapping[str, Path]) -> tuple[list[Task], int]:
     first = total = 0
     for name in sorted(inputs):
         for path in part_files(inputs[name]):
-            with readable(path):
-                described = pq.read_metadata(path)
-            start = rows = size = 0
-            for group in range(described.num_row_groups):
-                rows += described.row_group(group).num_rows
-                size += described.row_group(group).total_byte_size
-                total += described.row_group(group).total_byte_size
-                if size >= TASK_BYTES or group == described.num_row_groups - 1:
-                    tasks.append(
-                        Task(
-                            number=len(tasks),
-                            source=name,
-                            file=path.resolve(),
-                            first_group=start,
-                            last_group=group,
-                            first=first,
-                            rows=rows,
-                        )
+            for groups, rows, size in group_runs(path, TASK_BYTES):
+                tasks.append(
+                    Task(
+                        number=len(tasks),
+                        source=name,
+                        file=path.resolve(),
+                        first_group=groups[0],
+                        last_group=groups[-1],
+                        first=first,
+                        rows=rows,
                     )
-                    first += rows
-                    start, rows, size = group + 1, 0, 0
+                )
+                first += rows
+                total += size
     return tasks, total
 
 
@@ -247,7 +241,7 @@ def _move_parts(plan: Plan, out: Path) -> None:
     files = [file for task in plan.tasks for file in part_files(document_passes.part_folder(plan.scratch, task.number))]
     filled = [file for file in files if pq.read_metadata(file).num_rows] or files[:1]
     if not filled:
-        pq.write_table(document_passes.DOCUMENTS_SCHEMA.empty_table(), out / "part-00000.parquet", compression="zstd")
+        pq.write_table(DOCUMENTS_SCHEMA.empty_table(), out / "part-00000.parquet", compression="zstd")
     for number, file in enumerate(filled):
         file.rename(out / f"part-{number:05d}.parquet")
 

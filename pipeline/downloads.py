@@ -219,11 +219,14 @@ def _verified() -> Path:
 
 def _is(path: Path, digest: str, algorithm: str) -> bool:
     try:
-        return path.is_file() and digest == content.remembered(
-            path, _verified(), algorithm, lambda file: digest_of(file, algorithm)
-        )
+        return path.is_file() and digest == known_digest(path, algorithm)
     except OSError:
         return False
+
+
+def known_digest(path: Path, algorithm: str) -> str:
+    """`digest_of` a file, remembered for as long as the file stays as it is."""
+    return content.remembered(path, _verified(), algorithm, lambda file: digest_of(file, algorithm))
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:

@@ -24,17 +24,7 @@ from pipeline.config import Frozen
 from pipeline.errors import SourceError
 from pipeline.places import Place
 from pipeline.sampling import first_bytes
-from pipeline.wikipedia import (
-    BrokenDump,
-    Enough,
-    Heard,
-    Page,
-    XmlReader,
-    broken,
-    check_ratio,
-    chunks,
-    read_pages,
-)
+from pipeline.wikipedia import BrokenDump, Enough, Heard, Page, XmlReader, broken, check_ratio, chunks, read_pages
 from pipeline.wikitext import Site
 
 CHUNK_BYTES = 1 << 20

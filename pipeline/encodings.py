@@ -121,7 +121,7 @@ def _utf16(data: bytes) -> tuple[str | None, str]:
 def _legacy(data: bytes) -> tuple[str, str]:
     """One byte a character, or the older encodings of East Asia."""
     sample = b"\n".join(_lines_not_ascii(data))
-    plain = _cp1252(data), "cp1252" if _fits(data, "cp1252") else "latin-1"
+    plain = _cp1252(data), "cp1252" if _is_cp1252(data) else "latin-1"
     if sum(byte > 127 for byte in sample) < LEAST_TO_JUDGE:
         return plain
     from charset_normalizer import from_bytes
@@ -159,9 +159,9 @@ def _lines_not_ascii(data: bytes) -> list[bytes]:
     return lines
 
 
-def _fits(data: bytes, encoding: str) -> bool:
+def _is_cp1252(data: bytes) -> bool:
     try:
-        data.decode(encoding)
+        data.decode("cp1252")
     except UnicodeDecodeError:
         return False
     return True
@@ -169,7 +169,7 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 def _cp1252(data: bytes) -> str:
     """CP1252, and Latin-1 for the five bytes that it does not define (as browsers do)."""
-    if _fits(data, "cp1252"):
+    if _is_cp1252(data):
         return data.decode("cp1252")
     defined = {byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 160)}
     return data.decode("latin-1").translate(defined)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import beam_process, places, progress
+from pipeline import beam_process, disk, places, progress
 from pipeline.config import Frozen, WikipediaTextConfig
 from pipeline.dump_parts import Part, beginning, cut
 from pipeline.errors import SourceError
@@ -132,9 +132,9 @@ def extract_text(inputs: Mapping[str, Path], config: WikipediaTextConfig, out: P
     wanted = beginning(whole, min(1.0, config.sample / fetched_share(inputs["dump"])))
     parts = [part.model_copy(update={"path": shared(part.path)}) for part in wanted]
     needed = sum(part.work for part in parts) * (TABLE_PER_BZ2 if is_url(shared(out)) else DISK_PER_BZ2)
-    beam_process.check_room(out, needed, "articles", "Free space, or move the store (home in settings.yaml).")
+    disk.check_room(out, needed, "articles", "Free space, or move the store (home in settings.yaml).")
     beam = settings().beam
-    with beam_process.scratch_folder(out) as scratch:
+    with disk.scratch_folder(out) as scratch:
         plan = Plan(
             parts=tuple(parts),
             sites=tuple(json.dumps(vars(site)) for site in sites),

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from pipeline import places
 from pipeline.common_beam import Counting, reported
-from pipeline.config import WikipediaTextConfig
+from pipeline.config import WIKIPEDIA_LICENCE, WikipediaTextConfig
 from pipeline.dump_parts import DOUBTFUL, Doubtful, Part, PartReader, Seam, gaps
 from pipeline.extraction import SAMPLE_PAGES, Extracted, Plan, Reading, read_all, stem_of
 from pipeline.options_beam import pipeline_options
@@ -39,7 +39,6 @@ from pipeline.wikitext_templates import DumpTemplates, Rules, read_templates, ru
 
 TEMPLATE = 10
 """The namespace of templates, on every wiki."""
-LICENCE = "CC-BY-SA-4.0"
 EXAMPLE_CHARACTERS = 200
 NAME_CHARACTERS = 100
 
@@ -296,7 +295,7 @@ def _row(page: dict[str, Any], text: str, site: Site, config: WikipediaTextConfi
         "url": f"{address}/{quote(page['title'].replace(' ', '_'), safe=_URL_SAFE)}" if address else None,
         "revision_id": str(page["revision_id"]) if page["revision_id"] is not None else None,
         "language": config.language,
-        "licence": config.licence or LICENCE,
+        "licence": config.licence or WIKIPEDIA_LICENCE,
         "date": page["timestamp"][:10] or None,
         "text": text,
         "page_id": page["page_id"],

@@ -19,7 +19,6 @@ def note(home: Path, recipe: str, asset: str, error: Exception) -> None:
     told = error if isinstance(error, BertError) else BertError(f"{type(error).__name__}: {error}")
     path = _path(home, recipe, asset)
     with suppress(StoreError, OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_json(path, {"what": told.line, "todo": told.todo, "time": utc_now()})
 
 

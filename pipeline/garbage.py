@@ -21,9 +21,9 @@ from pipeline.atomic import explained
 from pipeline.contents import entries
 from pipeline.errors import StoreError
 from pipeline.owners import held_lock
-from pipeline.retention import Going, Rules, State, Verdict, Version
+from pipeline.retention import Going, State, Verdict, Version
 from pipeline.settings import RetentionSettings
-from pipeline.store import CHAMPION, RUN_INPUTS, Store, pointed_in
+from pipeline.store import RUN_INPUTS, Store, pointed_in
 from pipeline.tombstones import Tombstone, held_bytes
 
 VERSION = re.compile(r"[0-9a-f]{64}")
@@ -90,9 +90,7 @@ def look(store: Store, settings: RetentionSettings) -> Found:
             sizes[version] = held_bytes(store.manifest(*version)["files"])
         except StoreError as error:
             broken.append(f"{error.what} → {error.todo}")
-    state = _state(store, list(sizes))
-    rules = Rules(settings.history, settings.shards_days, settings.grace_days, store.lease_seconds)
-    verdict = retention.decide(state, rules, now)
+    verdict = retention.decide(_state(store, list(sizes)), settings, now)
     trash = [_trashed(store, each, settings, verdict, sizes) for each in sorted(store.trashed())]
     trashed = {each.version: each.stone.size_bytes for each in trash if each.stone}
     return Found(verdict, {**trashed, **sizes}, trash, sizes, broken, now)
@@ -107,19 +105,19 @@ def _trashed(
 
 
 def _state(store: Store, there: Sequence[Version]) -> State:
-    home = store.home
     stones = {version: store.tombstone(*version) for version in there}
     restored = {v: datetime.fromisoformat(s.restored) for v, s in stones.items() if s is not None and s.restored}
     return State(
         records=store.records(),
-        pointers=_pointers(home),
+        pointers=_pointers(store),
         champions=champions(store),
-        attested={path.name for path in entries(home / "attestations")},
+        attested={path.name for path in entries(store.home / "attestations")},
         unfinished={run.parent.name: _read_by(run.parent / RUN_INPUTS) for run in store.unfinished_runs()},
         leased=store.leased(),
         content={version: _age(store, version) for version in there},
         restored=restored,
-        waiting={path.name for path in entries(home / "rejected")},
+        waiting={path.name for path in entries(store.home / "rejected")},
+        lease_seconds=store.lease_seconds,
     )
 
 
@@ -130,19 +128,17 @@ def _age(store: Store, version: Version) -> float:
         return 0.0  # it goes or changes just now
 
 
-def _pointers(home: Path) -> dict[tuple[str, str], list[str]]:
+def _pointers(store: Store) -> dict[tuple[str, str], list[str]]:
     """(recipe, asset) → digests, of every recipe that the store knows. Raises StoreError for a file that is no pointer."""
     found = {}
-    for path in sorted((home / "assets").glob("*/*.json")):
-        if path.name != CHAMPION:
-            with explained(path):
-                digests = pointed_in(path)
-            if not digests and path.exists():
-                raise StoreError(
-                    f"{path} is not a pointer: what its asset needs is not known, so nothing goes",
-                    "`bert verify` sets it aside, `bert run` writes it anew.",
-                )
-            found[path.parent.name, path.stem] = digests
+    for at, path in store.pointers().items():
+        with explained(path):
+            found[at] = pointed_in(path)
+        if not found[at] and path.exists():
+            raise StoreError(
+                f"{path} is not a pointer: what its asset needs is not known, so nothing goes",
+                "`bert verify` sets it aside, `bert run` writes it anew.",
+            )
     return found
 
 

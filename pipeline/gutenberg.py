@@ -8,6 +8,41 @@ HEADER_CHARACTERS = 60_000
 CREDIT_PARAGRAPHS = 40
 """So many paragraphs at each end of a book are searched for credits."""
 CREDIT_CHARACTERS = 2_000
+LANGUAGES = {
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "spanish": "es",
+    "italian": "it",
+    "portuguese": "pt",
+    "dutch": "nl",
+    "finnish": "fi",
+    "swedish": "sv",
+    "danish": "da",
+    "norwegian": "no",
+    "latin": "la",
+    "greek": "el",
+    "chinese": "zh",
+    "japanese": "ja",
+    "russian": "ru",
+    "polish": "pl",
+    "czech": "cs",
+    "hungarian": "hu",
+    "esperanto": "eo",
+    "catalan": "ca",
+    "tagalog": "tl",
+    "hebrew": "he",
+    "arabic": "ar",
+    "welsh": "cy",
+    "irish": "ga",
+    "romanian": "ro",
+    "bulgarian": "bg",
+    "icelandic": "is",
+    "afrikaans": "af",
+    "galician": "gl",
+    "serbian": "sr",
+}
+"""Names in the headers → ISO 639-1."""
 
 # "*** START OF THIS PROJECT GUTENBERG EBOOK A LONG\nTITLE ***": the mark may go on over a few lines to its asterisks.
 _START = re.compile(

@@ -17,17 +17,7 @@ _FOLDERS = (
     *("staging", "records", "cache/*", "leases", "trash", "tombstones/*", "verified", "views", "memory/*", "assets/*"),
     *("assets/*/retrains", "rejected/*"),
 )
-_SHARED = (
-    ".",
-    "alerts",
-    "attestations",
-    "audits/*",
-    "downloads/*",
-    "failures/*",
-    "runs/*",
-    "runs/*/*",
-    "watched/*",
-)
+_SHARED = (".", "alerts", "attestations", "audits/*", "downloads/*", "failures/*", "runs/*", "runs/*/*", "watched/*")
 """where other hidden files may lie"""
 _WRITTEN = re.compile(r"\..+\.[0-9a-f]{32}")
 """a name that `atomic.write_bytes` gives"""

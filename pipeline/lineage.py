@@ -27,6 +27,15 @@ def ancestors(store: Store, record: Record, roots: bool = False) -> Iterator[Rec
             waiting.extend(store.record(digest) for _, digest in sorted(current.inputs.items(), reverse=True))
 
 
+def reuses(store: Store, record: Record) -> Iterator[Record]:
+    """The record, the one whose work it reuses, and so on down to that of the run which made the content. Raises StoreError where
+    one of them is missing or altered."""
+    yield record
+    while record.body.get("reused"):
+        record = store.record(str(record.body["reused"]))
+        yield record
+
+
 def root_of(store: Store, record: Record) -> Record | None:
     """The record of the model of our own that an imported one is, if the store has it."""
     told = (record.body.get("statistics") or {}).get("root")

@@ -4,7 +4,6 @@ A manifest is {stage, version, files: [{path, size_bytes, sha256, digest}], seal
 a file that lies elsewhere and is only named: where, the reader's recipe says, never the store.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pipeline import foreign_json
-from pipeline.atomic import canonical_json, explained, fsync_file, fsync_folder, make_folder, write_bytes
+from pipeline.atomic import canonical_digest, explained, fsync_file, fsync_folder, make_folder, write_bytes
 from pipeline.content import content_digest, file_sha256, parquet_digest, version_of
 from pipeline.errors import StoreError
 
@@ -75,7 +74,7 @@ def _published_before(staged: Path) -> list[dict[str, Any]]:
         return []
     except (ValueError, KeyError, TypeError, AttributeError):
         seal_ = None
-    if seal_ is None or seal_ != hashlib.sha256(canonical_json(body)).hexdigest():
+    if seal_ is None or seal_ != canonical_digest(body):
         raise StoreError(f"{staged / MANIFEST}: this name belongs to the store", FAULT)
     return [entry for entry in files if entry.get("referenced")]
 
@@ -94,7 +93,7 @@ def seal(folder: Path, stage: str, version: str, files: Sequence[Entry]) -> None
 
 def sealed(body: Mapping[str, Any]) -> bytes:
     """A manifest with a digest over itself, so that any changed byte shows."""
-    digest = hashlib.sha256(canonical_json(body)).hexdigest()
+    digest = canonical_digest(body)
     return (json.dumps({**body, "seal": digest}, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
@@ -198,8 +197,7 @@ def locate(entry: Entry, references: Path, remembered: Path) -> Path:
     path = references if references.is_file() else references / entry["path"]
     if not path.is_file():
         raise StoreError(
-            f"{path}: the file that the recipe references is gone",
-            "Put it back, or name its new place in the recipe.",
+            f"{path}: the file that the recipe references is gone", "Put it back, or name its new place in the recipe."
         )
     with explained(path):
         same = _same(path.resolve(), entry, remembered)

@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from apache_beam.options.pipeline_options import (
-    JobServerOptions,
-    PipelineOptions,
-    PortableOptions,
-    PrismRunnerOptions,
-)
+from apache_beam.options.pipeline_options import JobServerOptions, PipelineOptions, PortableOptions, PrismRunnerOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner

@@ -28,10 +28,8 @@ def rows(
             types = {name: _type_of(file.schema_arrow, name) for name in wanted}
             _check(path, types, text, file.schema_arrow)
             total, size = file.metadata.num_rows, path.stat().st_size
-            decoded = sum(file.metadata.row_group(n).total_byte_size for n in range(file.metadata.num_row_groups))
-            batch_rows = min(BATCH_ROWS, max(1, BATCH_BYTES * total // max(decoded, 1)))
             done = 0
-            for batch in file.iter_batches(batch_size=batch_rows, columns=wanted, use_threads=False):
+            for batch in file.iter_batches(batch_size=rows_at_once(file.metadata), columns=wanted, use_threads=False):
                 values = [_values(batch, name) for name in wanted]
                 for number, row in enumerate(zip(*values, strict=True), done + 1):
                     yield number, dict(zip(wanted, row, strict=True))
@@ -39,6 +37,12 @@ def rows(
                 report(size * done // total)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} can't be read as Parquet: {error}", "Make the file again, or restore it.") from error
+
+
+def rows_at_once(metadata: pq.FileMetaData) -> int:
+    """Rows of a file that are about BATCH_BYTES when they are decoded; BATCH_ROWS at most."""
+    decoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return min(BATCH_ROWS, max(1, BATCH_BYTES * metadata.num_rows // max(decoded, 1)))
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:

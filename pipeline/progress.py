@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from pipeline.units import duration
+
 INTERVAL = 5.0  # seconds between two reports that reach the listener
 T = TypeVar("T")
 
@@ -54,13 +56,6 @@ class Progress:
         rate = f" · {self.rate:,.1f}/s" if self.rate else ""
         where = f" · {self.where}" if self.where else ""
         return f"{self.done:,.{digits}f}{of} {self.unit}{rate}{eta}{where}{values}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people read them: 3h05m, 4m10s, 7s."""
-    minutes, rest = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
 class _Listener:

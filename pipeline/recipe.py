@@ -4,9 +4,7 @@
 frozen configuration of one of them: the recipe reduced to the fields that its stage reads.
 """
 
-import difflib
 import hashlib
-import json
 import math
 import re
 from collections import Counter
@@ -18,9 +16,11 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from pipeline import checkpoint_folder, yamlfile, yamlmodel
+from pipeline.atomic import canonical_digest
 from pipeline.config import (
     BEST_LAYERS,
     LEAST_LAYERS,
+    WIKIPEDIA_LICENCE,
     WINDOWED,
     Architecture,
     BooksTextConfig,
@@ -91,7 +91,6 @@ _EXTENDS = frozenset({"extends"})  # a key that merging has used up
 _SMALL_BYTES = 1 << 20  # smaller local files enter `digest_for` by content
 _VERSION = re.compile(r"[0-9a-f]{64}")
 _STORED = re.compile(r"champion|[0-9a-f]{64}(/stable)?")
-_WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
 CHAMPION = "champion"
 """in the place of a version: what a retrain finds in use when it begins (pipeline/retrain.py)"""
 
@@ -139,8 +138,7 @@ class Recipe(Frozen):
         """
         configs = self.configs()
         if asset not in configs:
-            close = difflib.get_close_matches(asset, configs, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(asset, configs)
             raise RecipeError(f"recipe {self.name} has no asset {asset}", f"{hint}It has: {', '.join(configs)}.")
         return configs[asset]
 
@@ -207,7 +205,7 @@ class Recipe(Frozen):
             files = FilesConfig(sample=downloaded, **{"from": source.from_})
             if source.kind == "wikipedia":
                 yield f"{name}_dump", files
-                licence = source.licence or _WIKIPEDIA_LICENCE
+                licence = source.licence or WIKIPEDIA_LICENCE
                 yield (
                     f"{name}_text",
                     WikipediaTextConfig(
@@ -353,8 +351,7 @@ def _common(section: Frozen, config: type[Frozen], without: type[Frozen] | None 
 
 def digest_of(config: Frozen) -> str:
     """Digest of what a recipe says about one asset, from its configuration (`Recipe.digest_for`)."""
-    text = json.dumps(_declared(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return canonical_digest(_declared(config))
 
 
 def _declared(value: Any) -> Any:
@@ -394,8 +391,7 @@ class Loaded:
         if name in self.errors:
             raise self.errors[name]
         if name not in self.recipes:
-            close = difflib.get_close_matches(name, self.recipes, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(name, self.recipes)
             raise RecipeError(f"there is no recipe {name}", f"{hint}Known: {', '.join(self.recipes) or 'none'}.")
         return self.recipes[name]
 
@@ -456,8 +452,7 @@ def _merged(name: str, trees: Mapping[str, Node], broken: Mapping[str, RecipeErr
                 f"Mend {wanted} first.",
             )
         if wanted not in trees:
-            close = difflib.get_close_matches(wanted, trees, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(wanted, trees)
             raise RecipeError(
                 f"{parent.place()}: extends {wanted or 'nothing'}, which is no recipe",
                 f"{hint}Known: {', '.join(trees)}.",
@@ -757,8 +752,7 @@ def _task_contradictions(finetuning: Finetuning, limit: float) -> Iterator[tuple
     for index, task in enumerate(finetuning.tasks):
         if task not in BUILT_IN_TASKS and task not in finetuning.define:
             known = [*BUILT_IN_TASKS, *finetuning.define]
-            close = difflib.get_close_matches(task, known, n=1)
-            hint = f"Did you mean {close[0]}? " if close else ""
+            hint = yamlmodel.did_you_mean(task, known)
             todo = f"{hint}Define it under finetuning.define, or name one of {', '.join(known)}."
             yield ("finetuning", "tasks", index), "is no task", task, todo
         own = finetuning.overrides.get(task, FinetuningOverride())

@@ -29,6 +29,11 @@ class Record:
         return str(self.body["asset"])
 
     @property
+    def path(self) -> str:
+        """`recipe/asset`, as people write it."""
+        return f"{self.recipe}/{self.asset}"
+
+    @property
     def stage(self) -> str:
         """Name of the stage: the folder of the content."""
         return str(self.body["stage"])

@@ -110,11 +110,8 @@ def _first(grid: Grid) -> Grid:
 def remember(home: Path, recipe: str, share: float) -> None:
     """Note the share of the next rehearsals of this recipe, as `bert status` and the run's own process read it."""
     path = _noted(home, recipe)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.explained(path):
         atomic.write_json(path, {"share": share})
-    except OSError as error:
-        raise atomic.explain(error, path) from error
 
 
 def share_of(home: Path, recipe: str) -> float:

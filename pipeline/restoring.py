@@ -33,7 +33,7 @@ def restore(store: Store, file: Path) -> dict[str, Any]:
     return {
         "file": str(file),
         "records": len(records),
-        "written": [{"asset": f"{record.recipe}/{record.asset}", "record": record.digest} for record in missing],
+        "written": [{"asset": record.path, "record": record.digest} for record in missing],
         "without_content": sum(not store.intact(record.stage, record.version) for record in missing),
     }
 
@@ -58,7 +58,7 @@ def _record(file: Path, digest: str, step: Mapping[str, Any]) -> Record:
         raise DataError(f"{file}: {digest[:12]} is no record", TODO) from None
     if not whole:
         raise DataError(
-            f"{file}: record {digest[:12]} ({record.recipe}/{record.asset}) was changed: its digest is {record.digest[:12]} now",
+            f"{file}: record {digest[:12]} ({record.path}) was changed: its digest is {record.digest[:12]} now",
             f"Nothing was written. {TODO}",
         )
     for name in NAMES:

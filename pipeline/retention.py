@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.record import Record
 from pipeline.rehearsal import is_rehearsal
+from pipeline.settings import RetentionSettings
 
 Version = tuple[str, str]
 """stage, version"""
@@ -31,16 +32,6 @@ WAITING = "accepted, and its record is not written yet"
 YOUNG = "published just now"
 SHARDS = "pretraining_shards"
 DAY = 86_400.0
-
-
-@dataclass(frozen=True)
-class Rules:
-    """See `pipeline.settings.RetentionSettings`."""
-
-    history: int
-    shards_days: float | None
-    grace_days: float
-    lease_seconds: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +55,8 @@ class State:
     """what was brought back from the trash, and when"""
     waiting: Collection[str] = ()
     """versions of rejected content that was accepted"""
+    lease_seconds: float = 60.0
+    """content that is not older may be about to get its record"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class Verdict:
     """what a person should know"""
 
 
-def decide(state: State, rules: Rules, now: datetime) -> Verdict:
+def decide(state: State, rules: RetentionSettings, now: datetime) -> Verdict:
     """Which of the content that is there may go."""
     named: dict[Version, list[Record]] = defaultdict(list)
     for record in sorted(state.records.values(), key=lambda each: (each.body["finished"], each.digest)):
@@ -114,7 +107,7 @@ def decide(state: State, rules: Rules, now: datetime) -> Verdict:
     for version, age in state.content.items():
         if version not in named and version[1] in state.waiting:
             stays.setdefault(version, WAITING)
-        elif version not in named and age <= rules.lease_seconds:
+        elif version not in named and age <= state.lease_seconds:
             stays.setdefault(version, YOUNG)
 
     old = _old_shards(state, rules, named, stays, now)
@@ -133,7 +126,9 @@ def _version(record: Record) -> Version:
     return record.stage, record.version
 
 
-def _roots(state: State, rules: Rules, named: Mapping[Version, Sequence[Record]]) -> Iterator[tuple[str, str, str]]:
+def _roots(
+    state: State, rules: RetentionSettings, named: Mapping[Version, Sequence[Record]]
+) -> Iterator[tuple[str, str, str]]:
     """(why it stays, digest of a record, who names it), what counts most first."""
     pointers = {at: digests for at, digests in state.pointers.items() if not is_rehearsal(at[0])}
     for (recipe, asset), digests in pointers.items():
@@ -207,7 +202,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _old_shards(
     state: State,
-    rules: Rules,
+    rules: RetentionSettings,
     named: Mapping[Version, Sequence[Record]],
     stays: Mapping[Version, str],
     now: datetime,
@@ -237,7 +232,7 @@ def _old_shards(
 
 
 def _assets(records: Sequence[Record]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{record.recipe}/{record.asset}" for record in reversed(records)))
+    return tuple(dict.fromkeys(record.path for record in reversed(records)))
 
 
 def _why(version: Version, named: Mapping[Version, Sequence[Record]], had: Collection[Version]) -> str:
@@ -251,7 +246,7 @@ def _why(version: Version, named: Mapping[Version, Sequence[Record]], had: Colle
     return f"made {records[0].body['finished'][:10]}; nothing that stays was made of it"
 
 
-def _notes(state: State, rules: Rules) -> list[str]:
+def _notes(state: State, rules: RetentionSettings) -> list[str]:
     """What keeps the rule for shards from being applied."""
     unknown = [run for run, read in state.unfinished.items() if read is None]
     if not unknown or rules.shards_days is None:

@@ -114,7 +114,7 @@ def resolved(store: Store, recipe: Recipe, moment: Moment) -> Recipe:
     if weights := _weights(store, recipe, moment):
         start = Start(**{"from": weights}, mode="warm" if recipe.retrain.start == "warm" else "continue")
         changed["pretraining"] = recipe.pretraining.model_copy(update={"start": start})
-    return _with(recipe, changed)
+    return recipe.model_copy(update=changed)
 
 
 def widest(recipe: Recipe) -> Recipe:
@@ -122,11 +122,7 @@ def widest(recipe: Recipe) -> Recipe:
     if recipe.retrain is None or recipe.pretraining is None or recipe.retrain.start == "scratch":
         return recipe
     start = Start(**{"from": CHAMPION}, mode=recipe.retrain.start)
-    return _with(recipe, {"pretraining": recipe.pretraining.model_copy(update={"start": start})})
-
-
-def _with(recipe: Recipe, changed: Mapping[str, Frozen]) -> Recipe:
-    return recipe.model_copy(update=dict(changed))
+    return recipe.model_copy(update={"pretraining": recipe.pretraining.model_copy(update={"start": start})})
 
 
 def _vocabulary(store: Store, moment: Moment) -> str:

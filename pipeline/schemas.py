@@ -142,6 +142,20 @@ def iter_batches(folder: Path, columns: Sequence[str] | None = None) -> Iterator
                 yield from file.read_row_group(group, columns=list(columns) if columns else None).to_batches()
 
 
+def group_runs(path: Path, least_bytes: int) -> Iterator[tuple[range, int, int]]:
+    """(row groups, rows, bytes before compression) of a file, cut into runs of at least so many bytes; the last may have fewer. From
+    its footer; DataError for a broken one."""
+    with readable(path):
+        described = pq.read_metadata(path)
+    first = rows = size = 0
+    for number in range(described.num_row_groups):
+        rows += described.row_group(number).num_rows
+        size += described.row_group(number).total_byte_size
+        if size >= least_bytes or number == described.num_row_groups - 1:
+            yield range(first, number + 1), rows, size
+            first, rows, size = number + 1, 0, 0
+
+
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """What pyarrow says of a broken file, as a DataError that names it."""
@@ -215,11 +229,7 @@ def _histogram(sizes: np.ndarray) -> list[list[int]]:
 
 
 def write_dropped(
-    out: Path,
-    read: int,
-    kept: int,
-    dropped: Mapping[str, int],
-    sources: Mapping[str, Mapping[str, Any]] | None = None,
+    out: Path, read: int, kept: int, dropped: Mapping[str, int], sources: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Write `out/dropped.json` {read, kept, dropped: {reason: count}} and return it; DataError if it is wrong.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipeline import beam_process, progress
+from pipeline import beam_process, disk, progress
 from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import BertError, DataError
 from pipeline.masking import Control, control
@@ -171,7 +171,7 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
     beam = settings().beam
     for part in PARTS:
         shutil.rmtree(out / part, ignore_errors=True)  # of a run that was killed
-    with beam_process.scratch_folder(out) as scratch:
+    with disk.scratch_folder(out) as scratch:
         plan = Plan(
             documents=shared(inputs["documents"]),
             vocabulary=shared(inputs["wordpiece_vocab"]),
@@ -225,7 +225,7 @@ def _check(corpora: Mapping[str, Corpus], config: ShardsConfig, documents: Path,
     expected = forecast(corpora, config)
     todo = "Free space, move the store (home in settings.yaml), or lower shards.dupe_factor."
     near = "bytes" if is_url(shared(out)) else "bytes_on_the_way"
-    beam_process.check_room(out, expected[near], "shards", todo)
+    disk.check_room(out, expected[near], "shards", todo)
     gigabytes = {"GB": expected["bytes"] / 1e9, "GB on the way": expected["bytes_on_the_way"] / 1e9}
     progress.report(expected["instances"], expected["instances"], "instances expected", **gigabytes)
 

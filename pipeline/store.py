@@ -45,10 +45,11 @@ from pipeline.object_contents import ObjectContents
 from pipeline.objects import Objects
 from pipeline.record import Record as Record
 from pipeline.record import record_of, utc_now
+from pipeline.settings import settings
 from pipeline.tombstones import Tombstone, who
 from pipeline.trash import LocalTrash, ObjectTrash
 
-CHAMPION = "champion.json"  # lies beside the pointers and is none
+CHAMPION_FILE = "champion.json"  # lies beside the pointers and is none
 RUN_INPUTS = "inputs.json"
 """beside the attempts of a training run: input name → digest of the record that it reads"""
 PUBLISHED = "published.json"
@@ -307,6 +308,10 @@ class Store:
                 raise
             return {"stage": stage, "version": version, "files": list(stone.files)}
 
+    def size_bytes(self, record: Record) -> int:
+        """Bytes of the files of what a record names. Raises StoreError as `manifest` does."""
+        return sum(int(file["size_bytes"]) for file in self.manifest(record.stage, record.version)["files"])
+
     def content(self, stage: str, version: str) -> Path:
         """Where the files of a version lie, unverified; a `pipeline.places` URL for what was not fetched yet."""
         return self._contents.place(stage, version)
@@ -564,6 +569,11 @@ class Store:
         with explained(path):
             return pointed_in(path)
 
+    def pointers(self) -> dict[tuple[str, str], Path]:
+        """(recipe, asset) → the file of its pointer, of all that there are."""
+        files = sorted((self.home / "assets").glob("*/*.json"))
+        return {(file.parent.name, file.stem): file for file in files if file.name != CHAMPION_FILE}
+
     def _pointer(self, recipe: str, asset: str) -> Path:
         return self.home / "assets" / recipe / f"{asset}.json"
 
@@ -581,12 +591,12 @@ class Store:
                     what = f"{self._ledger.place(digest)}: the record was altered"
                     problems.append(Problem(what, self._ledger.away(digest)))
             current: dict[str, str] = {}  # digest → who names it
-            for path in sorted((self.home / "assets").glob("*/*.json")):
+            for path in self.pointers().values():
                 pointed = pointed_in(path)
                 if pointed:
                     current.setdefault(pointed[0], str(path))
                     problems += self._lost_history(path, pointed, set(records))
-                elif path.name != CHAMPION:
+                else:
                     problems.append(Problem(f"{path}: not a pointer", away(self.home, path)))
             versions = self._contents.versions()
             waiting = list(current)
@@ -632,6 +642,12 @@ class Store:
 
 
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_store() -> Store:
+    """The store that the settings name."""
+    chosen = settings()
+    return Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
 
 
 class Upload:

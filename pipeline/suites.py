@@ -505,11 +505,7 @@ SUITES: Mapping[str, Suite] = {
                 "missing_names",
             ),
             _none(
-                "nothing_ignored",
-                "Every weight of the model is used.",
-                "weights_ignored",
-                "warning",
-                "ignored_names",
+                "nothing_ignored", "Every weight of the model is used.", "weights_ignored", "warning", "ignored_names"
             ),
             _none(
                 "tokenizer_same",
@@ -664,7 +660,7 @@ SUITES: Mapping[str, Suite] = {
                 "submissions_missing",
             ),
             _none("self_contained", "report.html loads nothing from elsewhere.", "outside_links"),
-        ),
+        )
     ),
     "promotion_decision": Suite(
         (
@@ -675,7 +671,7 @@ SUITES: Mapping[str, Suite] = {
                 "wrong_verdicts",
             ),
             _none("gates_passed", "No gate failed.", "gates_failed", "warning", "failed_gates"),
-        ),
+        )
     ),
     "comparison": Suite(
         (

@@ -338,10 +338,7 @@ def _plain(numbers: dict[str, int], lowercase: bool, strip_accents: bool) -> "to
     from tokenizers import models, pre_tokenizers
 
     model = models.WordPiece(
-        numbers,
-        unk_token="[UNK]",
-        continuing_subword_prefix="##",
-        max_input_chars_per_word=MAX_WORD_CHARACTERS,
+        numbers, unk_token="[UNK]", continuing_subword_prefix="##", max_input_chars_per_word=MAX_WORD_CHARACTERS
     )
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = _normalizer(lowercase, strip_accents)

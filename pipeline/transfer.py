@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import socket
 import ssl
 import string
@@ -31,6 +30,7 @@ from typing import Any, Never, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 from pipeline import atomic, units
+from pipeline.disk import free_bytes
 from pipeline.errors import SourceError, StoreError
 from pipeline.owners import held_slot
 from pipeline.settings import settings
@@ -182,7 +182,7 @@ def finish(partial: Path, path: Path) -> None:
 
 def check_room(folder: Path, needed: int) -> None:
     """StoreError unless the disk has room for `needed` bytes in `folder`, and a margin."""
-    free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    free = free_bytes(folder)
     if needed > 0 and needed + MARGIN_BYTES > free:
         raise StoreError(
             f"{folder}: {units.size(needed)} are still to be downloaded (and {units.size(MARGIN_BYTES)} to be left), "

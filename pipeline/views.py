@@ -2,14 +2,13 @@
 
 import atexit
 import errno
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.atomic import canonical_json, make_folder
+from pipeline.atomic import canonical_digest, make_folder
 from pipeline.owners import held_lock
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -21,7 +20,7 @@ def view(views: Path, links: Mapping[str, Path]) -> Path:
     In a home that can't be written, a temporary one that lives as long as this process. Raises OSError.
     """
     plain = sorted((path, str(target)) for path, target in links.items())
-    place = views / hashlib.sha256(canonical_json(plain)).hexdigest()
+    place = views / canonical_digest(plain)
     if _holds(place, links):
         return place
     try:

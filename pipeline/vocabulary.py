@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pipeline import alphabet, progress
-from pipeline.beam_process import check_room, scratch_folder
 from pipeline.config import LEAST_SIZE, PathFrom, VocabularyConfig
+from pipeline.disk import check_room, scratch_folder
 from pipeline.errors import DataError
 from pipeline.merges import merged
 from pipeline.settings import settings
@@ -193,7 +193,7 @@ def _named(key: str, named: PathFrom | str, config: VocabularyConfig) -> list[st
 
 def _version(version: str) -> Path:
     """vocab.txt of a version in the store."""
-    from pipeline.build import open_store
+    from pipeline.store import open_store
 
     store = open_store()
     if not store.content(STAGE.name, version).exists():

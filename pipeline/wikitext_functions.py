@@ -387,25 +387,11 @@ def _in_text_citation(a: Arguments) -> str:
     return ", ".join(names[:-1] or names) + f"{last} ({words[-1]})"
 
 
-_LISTEN = {
-    "listen",
-    "pronunciation",
-    "play",
-    "help",
-    "info",
-    "?",
-    "hear",
-    "anhören",
-    "hören",
-    "ascolta",
-    "escuchar",
-    "прослушать",
-    "écouter",
-    "聞く",
-    "聴く",
-    "発音",
-    "audio",
-}
+_LISTEN = frozenset(
+    """
+listen pronunciation play help info ? hear anhören hören ascolta escuchar прослушать écouter 聞く 聴く 発音 audio
+""".split()  # noqa: SIM905
+)
 
 
 def _audio(a: Arguments) -> str:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from pipeline import progress, workers
 from pipeline.errors import DataError
-from pipeline.schemas import part_files, readable
+from pipeline.schemas import group_runs, part_files, readable
 from pipeline.tokenizer import MAX_WORD_CHARACTERS, bert_words
 
 SPLITS = ("train", "held_out")
@@ -77,31 +77,16 @@ def count_words(
 
 def text_bytes(folder: Path) -> int:
     """Bytes of the documents before compression, from the footers of their files."""
-    size = 0
-    for path in part_files(folder):
-        with readable(path):
-            described = pq.read_metadata(path)
-        size += sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
-    return size
+    return sum(size for path in part_files(folder) for _, _, size in group_runs(path, TASK_BYTES))
 
 
 def _tasks(folder: Path, scratch: Path, options: Mapping[str, bool]) -> list[dict[str, Any]]:
     """The row groups of all parts, cut into tasks."""
     tasks: list[dict[str, Any]] = []
     for path in part_files(folder):
-        with readable(path):
-            described = pq.read_metadata(path)
-        groups: list[int] = []
-        rows = size = 0
-        for number in range(described.num_row_groups):
-            group = described.row_group(number)
-            groups.append(number)
-            rows += group.num_rows
-            size += group.total_byte_size
-            if size >= TASK_BYTES or number == described.num_row_groups - 1:
-                told = {"file": str(path.resolve()), "groups": groups, "rows": rows, "number": len(tasks)}
-                tasks.append({**told, "scratch": str(scratch), **options})
-                groups, rows, size = [], 0, 0
+        for groups, rows, _ in group_runs(path, TASK_BYTES):
+            told = {"file": str(path.resolve()), "groups": list(groups), "rows": rows, "number": len(tasks)}
+            tasks.append({**told, "scratch": str(scratch), **options})
     return tasks
 
 

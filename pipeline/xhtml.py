@@ -78,12 +78,15 @@ def _parser(kind: Any, **options: Any) -> Any:
     return kind(no_network=True, huge_tree=False, remove_comments=True, remove_pis=True, encoding="utf-8", **options)
 
 
+def _xml(prepared: bytes) -> Any:
+    parser = _parser(etree.XMLParser, resolve_entities=False, load_dtd=False, dtd_validation=False)
+    return etree.fromstring(prepared, parser)
+
+
 def parse_xml(data: bytes) -> Any:
     """The root element. Nothing is expanded, fetched or loaded. Unreadable: not_xml, entity_declarations, …"""
     try:
-        return etree.fromstring(
-            _prepared(data), _parser(etree.XMLParser, resolve_entities=False, load_dtd=False, dtd_validation=False)
-        )
+        return _xml(_prepared(data))
     except (etree.XMLSyntaxError, ValueError) as error:
         raise Unreadable("not_xml") from error
 
@@ -92,9 +95,7 @@ def _parse_page(data: bytes) -> Any:
     """As XML, or, since many books are not well formed, as browsers read them."""
     prepared = _prepared(data)
     try:
-        return etree.fromstring(
-            prepared, _parser(etree.XMLParser, resolve_entities=False, load_dtd=False, dtd_validation=False)
-        )
+        return _xml(prepared)
     except etree.XMLSyntaxError as error:
         if "depth" in str(error):
             raise Unreadable("nested_too_deep") from error
@@ -173,23 +174,10 @@ _TYPE_REASONS = _reasons(_TYPES)
 _CLASS_REASONS = _reasons(_CLASSES)
 _ID_REASONS = _reasons(_IDS)
 _BLOCKS = frozenset(
-    (
-        *(
-            "p",
-            "div",
-            "blockquote",
-            "section",
-            "article",
-            "aside",
-            "header",
-            "footer",
-            "main",
-            "body",
-            "html",
-            "address",
-        ),
-        *("center", "hr", "li", "dd", "dt", "details", "summary", "fieldset", "td", "th", "tr", "switch", "default"),
-    )
+    """
+p div blockquote section article aside header footer main body html address center hr li dd dt details summary
+fieldset td th tr switch default
+""".split()  # noqa: SIM905
 )
 _STANZA = re.compile(r"(?:^|[ _:-])(?:stanza|linegroup|line-group|lg)s?(?:$|[ _-])")
 _POEM = re.compile(r"(?:^|[ _:-])(?:poem|poetry|verse|lines?-?block)(?:$|[ _-])")

@@ -97,8 +97,13 @@ def problem(tree: Node, path: KeyPath, rule: str, value: Any, todo: str) -> Prob
 
 
 def _suggestion(path: KeyPath, known: set[str]) -> str:
-    close = difflib.get_close_matches(str(path[-1]), sorted(known), n=1)
-    return f"Did you mean {close[0]}?" if close else f"Known keys here: {', '.join(sorted(known))}."
+    return did_you_mean(str(path[-1]), sorted(known)).strip() or f"Known keys here: {', '.join(sorted(known))}."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like a wrong one, as a question with a blank behind it; "" where none is."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 def _known_keys(model: type[Frozen], path: KeyPath, more: Set[str], member: str) -> set[str]:

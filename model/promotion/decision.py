@@ -17,9 +17,8 @@ from model.promotion.in_use import Champion, trained_on
 from model.promotion.task_scores import part_of, scores_of, tasks_in
 from pipeline.config import DecisionConfig
 from pipeline.errors import StoreError
-from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.store import Record, Store
+from pipeline.store import Record, open_store
 
 STAGE = Stage(
     name="promotion_decision",
@@ -54,8 +53,7 @@ def decide(inputs: Mapping[str, Path], config: DecisionConfig, out: Path) -> dic
         DataError: an input lacks a file.
         StoreError: the record of the champion is lost.
     """
-    chosen = settings()
-    store = Store(chosen.home_path, lease_seconds=chosen.lease_seconds, url=chosen.store)
+    store = open_store()
     version = store.version_of(inputs["release"])
     found = [
         gates.files([] if store.intact("release", version) else ["they are not those of a published release"]),

@@ -15,6 +15,7 @@ from pipeline.attestations.chain import (
     Work,
     library,
     made_elsewhere,
+    name_elsewhere,
     originals,
     sources,
 )
@@ -24,29 +25,11 @@ CARD = "README.md"
 """of a model: an export has another one, with results"""
 SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 SPDX = frozenset(
-    {
-        *(
-            "Apache-2.0",
-            "MIT",
-            "CC0-1.0",
-            "CC-BY-2.0",
-            "CC-BY-2.5",
-            "CC-BY-3.0",
-            "CC-BY-4.0",
-            "CC-BY-SA-2.0",
-            "CC-BY-SA-2.5",
-        ),
-        *(
-            "CC-BY-SA-3.0",
-            "CC-BY-SA-4.0",
-            "CC-BY-NC-4.0",
-            "CC-BY-NC-SA-4.0",
-            "CC-BY-ND-4.0",
-            "CC-PDDC",
-            "GFDL-1.2-only",
-        ),
-        *("GFDL-1.3-only", "GFDL-1.3-or-later", "ODbL-1.0", "ODC-By-1.0", "PDDL-1.0", "Unlicense", "etalab-2.0"),
-    }
+    """
+Apache-2.0 MIT CC0-1.0 CC-BY-2.0 CC-BY-2.5 CC-BY-3.0 CC-BY-4.0 CC-BY-SA-2.0 CC-BY-SA-2.5 CC-BY-SA-3.0 CC-BY-SA-4.0
+CC-BY-NC-4.0 CC-BY-NC-SA-4.0 CC-BY-ND-4.0 CC-PDDC GFDL-1.2-only GFDL-1.3-only GFDL-1.3-or-later ODbL-1.0 ODC-By-1.0
+PDDL-1.0 Unlicense etalab-2.0
+""".split()  # noqa: SIM905
 )
 """identifiers of licences that texts have (spdx.org/licenses); any other licence is given by name"""
 
@@ -238,13 +221,11 @@ def _licences(names: Sequence[str]) -> list[Plain]:
 
 def _elsewhere(work: Work, ref: str) -> Plain:
     """A model made elsewhere, by what its record names."""
-    told = work.statistics.get("root") or {}
-    name = next((str(told[key]) for key in ("asset", "folder", "archive", "wheel") if told.get(key)), UNKNOWN)
     files = originals(work)
     return {
         "type": "machine-learning-model",
         "bom-ref": ref,
-        "name": name,
+        "name": name_elsewhere(work),
         "version": work.record.version,
         "description": "A model made elsewhere, from which training began; what it was trained on is unknown.",
         "licenses": _licences((UNKNOWN,)),

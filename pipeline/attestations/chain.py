@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.errors import StoreError
-from pipeline.lineage import root_of
+from pipeline.lineage import reuses, root_of
 from pipeline.manifest import Entry
 from pipeline.record import Record
 from pipeline.store import Store
@@ -108,11 +108,9 @@ def chain_of(store: Store, record: Record, *others: Record) -> Chain:
 
 def _made(store: Store, record: Record) -> Record | None:
     try:
-        while record.body.get("reused"):
-            record = store.record(str(record.body["reused"]))
+        return list(reuses(store, record))[-1]
     except StoreError:
         return None
-    return record
 
 
 def _files(store: Store, record: Record) -> Sequence[Entry] | None:
@@ -283,6 +281,12 @@ def _source(text: Work, documents: Sequence[Work]) -> Source:
 def licences(chain: Chain) -> list[str]:
     """Every licence that is declared for a part of the text, sorted; with UNKNOWN where a source declares none."""
     return sorted({licence for source in sources(chain) for licence in source.licences or (UNKNOWN,)})
+
+
+def name_elsewhere(work: Work) -> str:
+    """What the record of a model made elsewhere calls it."""
+    told = work.statistics.get("root") or {}
+    return next((str(told[key]) for key in ("asset", "folder", "archive", "wheel") if told.get(key)), UNKNOWN)
 
 
 def made_elsewhere(chain: Chain) -> list[Work]:

@@ -14,6 +14,7 @@ from pipeline.attestations.chain import (
     Source,
     Work,
     made_elsewhere,
+    name_elsewhere,
     originals,
     sources,
 )
@@ -82,10 +83,8 @@ def _yes(found: list[Source]) -> str:
 
 
 def _elsewhere(work: Work) -> Plain:
-    told = work.statistics.get("root") or {}
-    name = next((str(told[key]) for key in ("asset", "folder", "archive", "wheel") if told.get(key)), UNKNOWN)
     files = [{"name": file.name, **file.digests} for file in originals(work)]
-    return {"name": name, "files": files, "its_training_content": UNKNOWN}
+    return {"name": name_elsewhere(work), "files": files, "its_training_content": UNKNOWN}
 
 
 def _training_data(chain: Chain, told: list[Source]) -> Plain:

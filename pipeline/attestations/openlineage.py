@@ -11,18 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 import pyarrow as pa
 
 from pipeline.atomic import canonical_json
-from pipeline.attestations.chain import (
-    DOCUMENTS,
-    FILES,
-    SHARDS,
-    TEXTS,
-    UNKNOWN,
-    Chain,
-    Original,
-    Work,
-    originals,
-    rows,
-)
+from pipeline.attestations.chain import DOCUMENTS, FILES, SHARDS, TEXTS, UNKNOWN, Chain, Original, Work, originals, rows
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
 
 FILE = "openlineage.ndjson"
@@ -98,7 +87,7 @@ def _dataset(work: Work) -> Plain:
     if columns:
         fields = [{"name": name, "type": kind} for name, kind in columns.items()]
         facets["schema"] = _facet("1-2-0/SchemaDatasetFacet", fields=fields)
-    return {"namespace": NAMESPACE, "name": f"{work.record.recipe}/{work.record.asset}", "facets": facets}
+    return {"namespace": NAMESPACE, "name": work.record.path, "facets": facets}
 
 
 def _columns(work: Work) -> dict[str, str]:

@@ -1,9 +1,8 @@
 """What every artifact of a chain was made with: code, configuration, libraries, machine."""
 
-import hashlib
 from typing import Any
 
-from pipeline.atomic import canonical_json
+from pipeline.atomic import canonical_digest
 from pipeline.attestations.chain import UNKNOWN, Chain, Work
 
 Plain = dict[str, Any]
@@ -28,7 +27,7 @@ def _working(work: Work) -> Plain:
         "code_version": body.get("code_version") or UNKNOWN,
         "commit": git.get("commit") or UNKNOWN,
         "changed_since_commit": UNKNOWN if dirty is None else bool(dirty),
-        "config_sha256": hashlib.sha256(canonical_json(dict(work.config))).hexdigest(),
+        "config_sha256": canonical_digest(dict(work.config)),
         "asked": dict(body.get("asked") or {}),
         "seed": body.get("seed"),
         "libraries": dict(ran.get("libraries") or {}) or UNKNOWN,

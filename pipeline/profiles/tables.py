@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
-from pipeline import content, dump_lists
+from pipeline import dump_lists
 from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
@@ -21,12 +21,11 @@ from pipeline.config import (
     WikimediaFrom,
     WikipediaTextConfig,
 )
-from pipeline.downloads import digest_of
+from pipeline.downloads import digest_of, known_digest
 from pipeline.errors import DataError
 from pipeline.manifest import MANIFEST
 from pipeline.sampling import FETCHED
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
-from pipeline.settings import settings
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS, out_of_reach
 from pipeline.vocabulary import NOTHING
@@ -68,7 +67,7 @@ def _declared(paths: list[Path], config: FilesConfig, statistics: Mapping[str, A
     root = Path(config.from_.path) if isinstance(config.from_, PathFrom) else None
     folders = [*([root] if root and root.is_dir() else []), *(path.parent for path in paths)]
     listed = dump_lists.lists_in(folders)
-    wrong = dump_lists.wrong_digests(paths, listed, _digest_of)
+    wrong = dump_lists.wrong_digests(paths, listed, known_digest)
     downloaded = isinstance(config.from_, WikimediaFrom | UrlFrom)
     declared = _wrong_checksums(paths, statistics["files"]) if downloaded else 0
     missing = dump_lists.not_there(paths, listed)
@@ -82,12 +81,6 @@ def _declared(paths: list[Path], config: FilesConfig, statistics: Mapping[str, A
         "wrong_indexes": len(broken) if indexes else DOES_NOT_APPLY,
         "index_problems": "; ".join(broken[:3]),
     }
-
-
-def _digest_of(path: Path, algorithm: str) -> str:
-    return content.remembered(
-        path, settings().home_path / "verified", algorithm, lambda each: digest_of(each, algorithm)
-    )
 
 
 def _named(paths: list[Path], most: int = 3) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assets import approved, promoting, reading
-from pipeline.build import open_store
 from pipeline.errors import StoreError
+from pipeline.store import open_store
 from tests.assets.bertcli import World
 from tests.pipeline.test_champion import release
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from assets import reading
+from assets import exporting
 from assets.attesting import attest
-from pipeline.build import open_store
 from pipeline.errors import DataError, StoreError
-from pipeline.store import Record, Store
+from pipeline.store import Record, Store, open_store
 from tests import validators
 from tests.assets.bertcli import World
 from tests.tiny import dump
@@ -71,7 +70,7 @@ def test_the_folder_holds_the_model_and_the_set_and_its_card_reads_as_a_hubs_car
 
 def test_mlcroissant_reads_the_documents_by_it(world: World, exported: Path, tmp_path: Path) -> None:
     shutil.copy(exported / "croissant.json", tmp_path)
-    reading.export("tiny/documents", tmp_path / "documents")
+    exporting.export("tiny/documents", tmp_path / "documents")
     dataset = validators.croissant(tmp_path / "croissant.json")
     records = list(dataset.records("documents"))
     assert len(records) == 48
@@ -183,14 +182,14 @@ def test_the_summary_says_what_records_know_and_asks_for_the_rest(exported: Path
 def test_two_exports_are_equal_and_what_is_kept_is_what_was_exported(
     world: World, exported: Path, tmp_path: Path
 ) -> None:
-    reading.export("tiny/release", tmp_path / "again")
+    exporting.export("tiny/release", tmp_path / "again")
     for path in exported.iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
     kept = attest(open_store(), released(open_store()))
     assert kept == world.home / "attestations" / released(open_store()).version
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == {n: (exported / n).read_bytes() for n in SET}
     assert not (world.home / "attestations" / "older").exists()
-    assert reading.verify("")["problems"] == [] and not open_store().leftovers()
+    assert exporting.verify("")["problems"] == [] and not open_store().leftovers()
 
 
 def test_what_the_provider_states_is_said_and_the_older_set_is_kept(
@@ -224,7 +223,7 @@ def test_without_dagsters_database_nothing_changes(
     world = made.copy(tmp_path / "world")
     shutil.rmtree(world.home / "dagster")
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
-    reading.export("tiny/release", tmp_path / "model")
+    exporting.export("tiny/release", tmp_path / "model")
     assert (tmp_path / "model" / "lineage.json").read_bytes() == (exported / "lineage.json").read_bytes()
 
 
@@ -235,8 +234,8 @@ def test_where_a_stages_content_was_removed_its_version_is_still_named(
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
     for stage in ("pretraining_shards", "documents", "files", "wikipedia_text"):
         shutil.rmtree(world.home / "store" / stage)
-    reading.export("tiny/release", tmp_path / "model")
-    assert reading.verify(str(tmp_path / "model"))["problems"] == []
+    exporting.export("tiny/release", tmp_path / "model")
+    assert exporting.verify(str(tmp_path / "model"))["problems"] == []
     statements = validators.provenance((tmp_path / "model" / "provenance.intoto.jsonl").read_bytes())
     subjects = {each["name"]: each["digest"] for step in statements for each in step["subject"]}
     record = world.store.pointer("tiny", "documents")
@@ -258,7 +257,7 @@ def test_a_store_that_can_only_be_read_is_exported_from(
     monkeypatch.setenv("BERT_SETTINGS", str(world.folder / "settings.yaml"))
     shutil.rmtree(world.home / "attestations", ignore_errors=True)
     (world.home / "attestations").write_text("in the way")  # root may write everywhere: this it may not
-    done = reading.export("tiny/release", tmp_path / "model")
+    done = exporting.export("tiny/release", tmp_path / "model")
     assert "The attestations are in the folder only" in done["note"]
     assert {path.name for path in (tmp_path / "model").iterdir()} == SET | MODEL | {"lineage.json"}
 
@@ -292,7 +291,7 @@ def signed(made: World, key: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def by_bert(folder: Path, name: str) -> bool:
     """Whether `bert verify` finds exactly this file changed; False: it finds nothing."""
     try:
-        problems = reading.verify(str(folder))["problems"]
+        problems = exporting.verify(str(folder))["problems"]
     except StoreError as error:
         assert name == "lineage.json" and "lineage.json" in error.what
         return True
@@ -362,12 +361,12 @@ def test_a_file_that_is_no_key_is_refused_and_nothing_is_left(key: Path, tmp_pat
     (tmp_path / "key").write_text("no key")
     for wrong in (tmp_path / "key", tmp_path / "gone", key.with_suffix(".pub")):
         with pytest.raises(DataError, match="is no private key"):
-            reading.export("tiny/release", tmp_path / "model", key=wrong)
+            exporting.export("tiny/release", tmp_path / "model", key=wrong)
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "model_signing", None)
     with pytest.raises(DataError, match="model-signing") as error:
-        reading.export("tiny/release", tmp_path / "model", key=tmp_path / "key")
+        exporting.export("tiny/release", tmp_path / "model", key=tmp_path / "key")
     assert "pip install" in error.value.todo

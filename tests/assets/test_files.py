@@ -4,9 +4,10 @@ import hashlib
 from pathlib import Path
 
 from assets.files import metadata
-from pipeline.build import Node, build, open_store
+from pipeline.build import Node, build
 from pipeline.config import FilesConfig
 from pipeline.sources import STAGE
+from pipeline.store import open_store
 
 
 def shown(**origin: str) -> dict[str, object]:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from assets import reading
+from assets import exporting
 from model import checkpoint
 from model.classifier import Classifier, Pooling
 from model.heads import HEADS
-from pipeline.build import open_store
 from pipeline.errors import RecipeError
 from pipeline.record import Record
+from pipeline.store import open_store
 from tests.assets.bertcli import recorded
 from tests.model import tuning
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary
@@ -82,9 +82,9 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 
     ours = finetuned(pooling, "tagging" if pooling == "tokens" else "classification")
-    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    done = exporting.export("mine/finetuned_people", tmp_path / "out")
     assert "note" not in done
-    assert reading.verify(str(tmp_path / "out"))["problems"] == []
+    assert exporting.verify(str(tmp_path / "out"))["problems"] == []
     assert (tmp_path / "out" / "predictions" / "dev-seed-42.txt").read_bytes() == b"as it is"
     auto = AutoModelForTokenClassification if pooling == "tokens" else AutoModelForSequenceClassification
     theirs = loaded(auto, tmp_path / "out")
@@ -109,7 +109,7 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
     from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
     ours = finetuned("cls", "multiple_choice", scale=0.8)
-    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "note" not in exporting.export("mine/finetuned_people", tmp_path / "out")
     theirs = loaded(AutoModelForMultipleChoice, tmp_path / "out")
     assert theirs.config.architectures == ["BertForMultipleChoice"]
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -135,7 +135,7 @@ def test_transformers_gives_the_same_score_and_loss(tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     ours = finetuned("cls", "regression", scale=0.8)
-    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "note" not in exporting.export("mine/finetuned_people", tmp_path / "out")
     theirs = loaded(AutoModelForSequenceClassification, tmp_path / "out")
     assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -155,7 +155,7 @@ def test_transformers_finds_answers_with_the_same_logits_and_loss(tmp_path: Path
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
     ours = finetuned("tokens", "span", scale=0.8)
-    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "note" not in exporting.export("mine/finetuned_people", tmp_path / "out")
     theirs = loaded(AutoModelForQuestionAnswering, tmp_path / "out")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     inputs = tokenizer(["the cat", "a dog"], ["sat on mats", "is running ."], return_tensors="pt")
@@ -175,7 +175,7 @@ def test_transformers_gives_the_same_vectors_and_sentence_transformers_takes_the
     from transformers import AutoModel, AutoTokenizer
 
     ours = finetuned("mean", "sentence_similarity", max_length=9)
-    assert "note" not in reading.export("mine/finetuned_people", tmp_path / "out")
+    assert "note" not in exporting.export("mine/finetuned_people", tmp_path / "out")
     theirs = loaded(AutoModel, tmp_path / "out")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     inputs = tokenizer(["the cats sat", "paris", "running is the cats"], padding=True, return_tensors="pt")
@@ -206,24 +206,24 @@ def test_transformers_gives_the_same_vectors_and_sentence_transformers_takes_the
 
 def test_of_a_model_that_reads_windows_it_is_said_that_transformers_reads_one(tmp_path: Path) -> None:
     finetuned("cls", long_texts="windows", max_length=9)
-    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    done = exporting.export("mine/finetuned_people", tmp_path / "out")
     assert "the mean of the logits of windows of 9 tokens; transformers computes one window" in done["note"]
-    assert done["note"] in reading.export_text(done)
+    assert done["note"] in exporting.export_text(done)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["long_texts"] == "windows"
 
 
 def test_a_model_that_transformers_has_no_class_for_is_copied_and_said(tmp_path: Path) -> None:
     finetuned("mean")
-    done = reading.export("mine/finetuned_people", tmp_path / "out")
+    done = exporting.export("mine/finetuned_people", tmp_path / "out")
     assert done["note"] == "transformers has no class for pooling mean: copied as it is"
-    assert done["note"] in reading.export_text(done)
+    assert done["note"] in exporting.export_text(done)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["pooling"] == "mean"
 
 
 def test_a_task_that_was_not_run_is_copied_and_said(tmp_path: Path) -> None:
     words = put("wordpiece_vocab", "wordpiece_vocab", write_vocabulary, {})
     put("finetuned", "finetuned_cola", lambda place: (place / "not_run.json").write_text("{}"), {"words": words.digest})
-    done = reading.export("mine/finetuned_cola", tmp_path / "out")
+    done = exporting.export("mine/finetuned_cola", tmp_path / "out")
     assert done["note"] == "nothing was trained: copied as it is"
     assert (tmp_path / "out" / "not_run.json").exists()
 
@@ -234,11 +234,11 @@ def test_onnx_stands_beside_with_our_own_numbers(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     ours = finetuned("cls")
-    done = reading.export("mine/finetuned_people", tmp_path / "out", onnx=True)
+    done = exporting.export("mine/finetuned_people", tmp_path / "out", onnx=True)
     assert "model.onnx: input_ids, attention_mask, token_type_ids → logits; onnxruntime gives torch's" in done["note"]
     lineage = json.loads((tmp_path / "out" / "lineage.json").read_text())
     assert "model.onnx" in {file["path"] for file in lineage["exported"]}
-    assert reading.verify(str(tmp_path / "out"))["problems"] == []
+    assert exporting.verify(str(tmp_path / "out"))["problems"] == []
     inputs = AutoTokenizer.from_pretrained(tmp_path / "out")(
         ["the cats sat", "paris is"], padding=True, return_tensors="pt"
     )
@@ -253,7 +253,7 @@ def test_onnx_stands_beside_with_our_own_numbers(tmp_path: Path) -> None:
 def test_onnx_of_what_is_no_model_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     finetuned("mean")
     with pytest.raises(RecipeError, match="no class for pooling mean"):
-        reading.export("mine/finetuned_people", tmp_path / "out", onnx=True)
+        exporting.export("mine/finetuned_people", tmp_path / "out", onnx=True)
     with pytest.raises(RecipeError, match="--onnx is for releases and fine-tuned models"):
-        reading.export("mine/wordpiece_vocab", tmp_path / "out", onnx=True)
+        exporting.export("mine/wordpiece_vocab", tmp_path / "out", onnx=True)
     assert not list(tmp_path.glob("*out*"))

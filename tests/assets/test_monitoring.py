@@ -11,9 +11,9 @@ import pytest
 from assets import monitoring
 from pipeline import champion, watched
 from pipeline.atomic import write_json
-from pipeline.build import open_store
 from pipeline.retrain import Moment
 from pipeline.settings import settings
+from pipeline.store import open_store
 from tests.assets.bertcli import World, recorded
 from tests.pipeline.test_champion import release
 

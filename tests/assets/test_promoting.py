@@ -6,9 +6,8 @@ import pytest
 
 from assets import promoting
 from pipeline import champion
-from pipeline.build import open_store
 from pipeline.errors import RecipeError, StoreError
-from pipeline.store import Record
+from pipeline.store import Record, open_store
 from tests.pipeline.receivers import webhook
 from tests.pipeline.test_champion import release
 

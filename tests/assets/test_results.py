@@ -9,11 +9,11 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from assets import reading
+from assets import exporting
 from model import report
-from pipeline.build import open_store
 from pipeline.config import ReportConfig
 from pipeline.record import Record
+from pipeline.store import open_store
 from tests.assets.bertcli import recorded
 from tests.model import made_up
 
@@ -76,7 +76,7 @@ def test_a_release_is_exported_with_the_reports_scores_and_its_version(tmp_path:
     release = released(encoder)
     model, data = tuned(tmp_path / "made", encoder)
     row = reported(tmp_path, encoder, model, data)
-    reading.export("mine/release", tmp_path / "export")
+    exporting.export("mine/release", tmp_path / "export")
     (entry,) = yaml.safe_load((tmp_path / "export" / ".eval_results" / "cola.yaml").read_text())
     assert entry["value"] == row["ours"]
     assert entry["dataset"] == {"id": "nyu-mll/glue", "task_id": "cola"}
@@ -89,12 +89,12 @@ def test_a_release_is_exported_with_the_reports_scores_and_its_version(tmp_path:
         < card.text.index("## Scores after")
         < card.text.index("## Use")
     )
-    assert reading.verify(str(tmp_path / "export"))["problems"] == []
+    assert exporting.verify(str(tmp_path / "export"))["problems"] == []
     # the release in the store has held-out scores only
     kept = open_store().folder("release", release.version)
     assert (kept / "README.md").read_text() == CARD and not (kept / ".eval_results").exists()
     (tmp_path / "export" / ".eval_results" / "cola.yaml").write_text("[]")
-    (problem,) = reading.verify(str(tmp_path / "export"))["problems"]
+    (problem,) = exporting.verify(str(tmp_path / "export"))["problems"]
     assert "cola.yaml was changed" in problem["what"]
 
 
@@ -103,9 +103,9 @@ def test_scores_of_another_model_are_not_taken(tmp_path: Path) -> None:
     model, data = tuned(tmp_path / "made", encoder)
     reported(tmp_path, encoder, model, data)
     released(pretrained("trained again"))
-    done = reading.export("mine/release", tmp_path / "export")
+    done = exporting.export("mine/release", tmp_path / "export")
     assert "the report is of another encoder than this release: its scores are not in the card" in done["note"]
-    assert "bert run mine/benchmark_report" in reading.export_text(done)
+    assert "bert run mine/benchmark_report" in exporting.export_text(done)
     card = (tmp_path / "export" / "README.md").read_text()
     assert "Scores after" not in card and "model-index" not in card
     assert not (tmp_path / "export" / ".eval_results").exists()
@@ -113,7 +113,7 @@ def test_scores_of_another_model_are_not_taken(tmp_path: Path) -> None:
 
 def test_without_a_report_a_release_has_no_scores_but_held_out_ones(tmp_path: Path) -> None:
     released(pretrained())
-    reading.export("mine/release", tmp_path / "export")
+    exporting.export("mine/release", tmp_path / "export")
     card = (tmp_path / "export" / "README.md").read_text()
     assert card.startswith(CARD.partition("## Use")[0]) and "Scores after" not in card
     assert not (tmp_path / "export" / ".eval_results").exists()
@@ -126,9 +126,9 @@ def test_a_fine_tuned_model_gets_a_card(tmp_path: Path, with_report: bool) -> No
     model, data = tuned(tmp_path / "made", encoder)
     if with_report:
         reported(tmp_path, encoder, model, data)
-    done = reading.export("mine/finetuned_cola", tmp_path / "export")
+    done = exporting.export("mine/finetuned_cola", tmp_path / "export")
     assert "transformers has no class for pooling mean" in done["note"]
-    assert reading.verify(str(tmp_path / "export"))["problems"] == []
+    assert exporting.verify(str(tmp_path / "export"))["problems"] == []
     card = ModelCard.load(tmp_path / "export" / "README.md")
     scores = json.loads((tmp_path / "export" / "scores.json").read_text())
     results = {result.metric_type: result.metric_value for result in card.data.eval_results or []}
@@ -143,11 +143,11 @@ def test_a_report_older_than_the_model_gives_no_scores_and_is_said(tmp_path: Pat
     released(encoder)
     model, data = tuned(tmp_path / "made", encoder)
     old = reported(tmp_path, encoder, model, data)
-    assert "note" not in reading.export("mine/release", tmp_path / "before")
+    assert "note" not in exporting.export("mine/release", tmp_path / "before")
     tuned(tmp_path / "again", encoder, (0.6, 0.6, 0.6))
-    done = reading.export("mine/finetuned_cola", tmp_path / "export")
+    done = exporting.export("mine/finetuned_cola", tmp_path / "export")
     assert "the report is of another version of finetuned_cola" in done["note"]
-    assert "bert run mine/benchmark_report" in reading.export_text(done)
+    assert "bert run mine/benchmark_report" in exporting.export_text(done)
     card = ModelCard.load(tmp_path / "export" / "README.md")
     scores = json.loads((tmp_path / "export" / "scores.json").read_text())
     (entry,) = yaml.safe_load((tmp_path / "export" / ".eval_results" / "cola.yaml").read_text())
@@ -155,7 +155,7 @@ def test_a_report_older_than_the_model_gives_no_scores_and_is_said(tmp_path: Pat
     assert entry["value"] == pytest.approx(new, abs=0.01) != old["ours"]
     assert "date" not in entry, "it is not of the report"
     assert {r.metric_value for r in card.data.eval_results or [] if r.metric_type == "accuracy"} == {entry["value"]}
-    done = reading.export("mine/release", tmp_path / "release")
+    done = exporting.export("mine/release", tmp_path / "release")
     assert "fine-tuned again since the report: cola. The card has no scores of it." in done["note"]
     text = (tmp_path / "release" / "README.md").read_text()
     assert "Scores after" not in text and "model-index" not in text
@@ -168,7 +168,7 @@ def test_of_a_release_only_what_was_tuned_again_is_left_out(tmp_path: Path) -> N
     reported(tmp_path, encoder, *cola, *rte)
     tuned(tmp_path / "again", encoder, (0.6,))
     tuned(tmp_path / "elsewhere", pretrained("trained again"), (0.7,), task="rte")  # none of this release's
-    done = reading.export("mine/release", tmp_path / "export")
+    done = exporting.export("mine/release", tmp_path / "export")
     assert "since the report: cola. " in done["note"]
     assert [path.name for path in (tmp_path / "export" / ".eval_results").iterdir()] == ["rte.yaml"]
 
@@ -177,6 +177,6 @@ def test_a_recipe_that_only_fine_tunes_names_its_checkpoint_in_the_card(tmp_path
     made = put("imported_checkpoint", "imported_checkpoint", lambda place: (place / "told.json").write_text("{}"))
     encoder = open_store().append({**made.body, "statistics": {"root": {"folder": "minilm"}}})
     tuned(tmp_path / "made", encoder)
-    reading.export("mine/finetuned_cola", tmp_path / "export")
+    exporting.export("mine/finetuned_cola", tmp_path / "export")
     card = (tmp_path / "export" / "README.md").read_text()
     assert "The checkpoint `minilm`, fine-tuned on cola by the recipe mine." in card

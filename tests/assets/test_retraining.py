@@ -13,9 +13,9 @@ import pytest
 from assets import retraining
 from assets.definitions import definitions
 from pipeline import champion, retrain, watched, wikimedia
-from pipeline.build import open_store
 from pipeline.config import WikimediaFrom
 from pipeline.recipe import load_recipes
+from pipeline.store import open_store
 from tests import tiny
 from tests.assets.bertcli import World
 from tests.pipeline.badserver import Site, serving

@@ -26,7 +26,7 @@ import assets.promoting
 from pipeline import build, garbage
 from pipeline.errors import BertError
 from pipeline.settings import RetentionSettings
-from pipeline.store import Store
+from pipeline.store import Store, open_store
 
 PRELOADED = (
     "great_expectations",
@@ -42,7 +42,7 @@ class Interrupted(BaseException):
 def _make(name: str) -> None:
     _, node = assets.graph.find(name)
     assert node is not None
-    outcome = build.build(build.open_store(), node)
+    outcome = build.build(open_store(), node)
     if outcome.failed is not None:
         raise outcome.failed
 
@@ -50,7 +50,7 @@ def _make(name: str) -> None:
 def _remake(name: str) -> None:
     _, node = assets.graph.find(name)
     assert node is not None
-    build.build(build.open_store(), node, forced=True)
+    build.build(open_store(), node, forced=True)
 
 
 def _promote(recipe: str) -> None:
@@ -60,16 +60,16 @@ def _promote(recipe: str) -> None:
 def _gc(days: str) -> None:
     """Everything that may go, goes: into the trash, and for good after `days`."""
     rules = RetentionSettings(history=0, shards_days=0, grace_days=float(days), sole_home=True)
-    garbage.collect(build.open_store(), rules)
+    garbage.collect(open_store(), rules)
 
 
 def _restore(beginning: str) -> None:
-    garbage.restore(build.open_store(), beginning)
+    garbage.restore(open_store(), beginning)
 
 
 def _sweep(lease: str) -> None:
     """As `bert run` begins."""
-    store = build.open_store()
+    store = open_store()
     if lease:
         store = Store(store.home, lease_seconds=float(lease))
     store.sweep()

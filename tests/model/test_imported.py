@@ -19,11 +19,11 @@ from model.pretraining import pretrain
 from model.pretraining_loop import train
 from model.release import make_release
 from model.weights import config_to_hugging_face
-from pipeline.build import open_store
 from pipeline.config import Architecture, ImportedConfig, PretrainConfig, ReleaseConfig
 from pipeline.errors import DataError
 from pipeline.recipe import load_recipes
 from pipeline.record import NEEDED
+from pipeline.store import open_store
 from pipeline.suites import validate
 from pipeline.tokenizer import load, tokenizer_json
 from tests.model.test_pretraining import StopAt, config_of, files, job

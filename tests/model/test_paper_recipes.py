@@ -11,10 +11,11 @@ from assets import graph
 from model.child import Stop
 from model.pretraining_loop import train
 from pipeline import atomic
-from pipeline.build import build, open_store
+from pipeline.build import build
 from pipeline.recipe import load_recipes
 from pipeline.settings import settings
 from pipeline.stage import ROOT
+from pipeline.store import open_store
 from pipeline.tokenizer import read_vocabulary
 from tests import tiny
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import content
+from pipeline import content, parquet_rows
 from pipeline.content import content_digest, file_sha256, key_of, version_of
 from pipeline.errors import DataError
 
@@ -80,9 +80,9 @@ def test_a_sliced_table_digests_like_its_copy(tmp_path: Path) -> None:
 
 
 def test_batch_boundaries_leave_no_trace(tmp_path: Path, digest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "BATCH_ROWS", 7)
+    monkeypatch.setattr(parquet_rows, "BATCH_ROWS", 7)
     assert written(TABLE, tmp_path / "table.parquet") == digest
-    monkeypatch.setattr(content, "BATCH_BYTES", 1)
+    monkeypatch.setattr(parquet_rows, "BATCH_BYTES", 1)
     assert written(TABLE.slice(0, 50), tmp_path / "by_one.parquet") == written(
         TABLE.slice(0, 50), tmp_path / "by_one.parquet", row_group_size=3
     )

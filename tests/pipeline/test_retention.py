@@ -10,10 +10,11 @@ from typing import Any
 from pipeline import retention
 from pipeline.atomic import canonical_json
 from pipeline.record import Record, record_of
-from pipeline.retention import Rules, State, Version, decide
+from pipeline.retention import State, Version, decide
+from pipeline.settings import RetentionSettings
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-RULES = Rules(history=1, shards_days=30, grace_days=7, lease_seconds=60)
+RULES = RetentionSettings(history=1, shards_days=30, grace_days=7)
 STAGES = {"docs": "documents", "vocab": "wordpiece_vocab", "shards": "pretraining_shards", "model": "pretrained"}
 
 
@@ -66,14 +67,14 @@ def named(version: str) -> str:
     return version.ljust(64, ".")
 
 
-def goes(state: State, rules: Rules = RULES) -> dict[str, str]:
+def goes(state: State, rules: RetentionSettings = RULES) -> dict[str, str]:
     """Name of each version that may go → why."""
     verdict = decide(state, rules, NOW)
     assert verdict.lost == []
     return {each.version[1].rstrip("."): each.why for each in verdict.goes}
 
 
-def stays(state: State, rules: Rules = RULES) -> dict[str, str]:
+def stays(state: State, rules: RetentionSettings = RULES) -> dict[str, str]:
     return {version[1].rstrip("."): why for version, why in decide(state, rules, NOW).stays.items()}
 
 
@@ -91,8 +92,8 @@ def test_what_assets_have_and_had_lately_stays_with_all_that_it_came_from() -> N
         built.chain("a", mark)
     assert set(goes(built.state())) == names("jan")
     assert stays(built.state())["docs-feb"] == retention.HISTORY
-    assert set(goes(built.state(), replace(RULES, history=0))) == names("jan") | names("feb")
-    assert goes(built.state(), replace(RULES, history=2)) == {}
+    assert set(goes(built.state(), RULES.model_copy(update={"history": 0}))) == names("jan") | names("feb")
+    assert goes(built.state(), RULES.model_copy(update={"history": 2})) == {}
 
 
 def test_history_counts_versions_and_not_records() -> None:
@@ -127,11 +128,11 @@ def test_the_chain_of_reused_work_stays_too() -> None:
     second = built.add("a", "docs", "docs-2")
     third = built.add("a", "docs", "docs-3")
     again = built.add("a", "shards", "shards", third, reused=shards.digest)
-    assert set(goes(built.state(), replace(RULES, history=0))) == {"docs-2"}
+    assert set(goes(built.state(), RULES.model_copy(update={"history": 0}))) == {"docs-2"}
     assert second.digest != again.digest
     del built.records[shards.digest]  # whose work it was is a courtesy: nothing is lost with it
     built.pointers["a", "shards"] = [again.digest]
-    assert set(goes(built.state(), replace(RULES, history=0))) == {"docs-1", "docs-2"}
+    assert set(goes(built.state(), RULES.model_copy(update={"history": 0}))) == {"docs-1", "docs-2"}
 
 
 def test_what_was_taken_by_version_or_as_a_root_stays() -> None:
@@ -153,7 +154,7 @@ def test_what_was_taken_by_version_or_as_a_root_stays() -> None:
 def test_champion_previous_attested_leased_unfinished_and_restored_stay() -> None:
     built = Built()
     releases = {mark: built.chain("a", mark) for mark in ("1", "2", "3", "4", "5", "6")}
-    rules = replace(RULES, history=0)
+    rules = RULES.model_copy(update={"history": 0})
     assert set(goes(built.state(), rules)) == set().union(*(names(m) for m in "12345"))
     kept = built.state(champions={"a": [releases["2"].digest, releases["1"].digest]})
     assert set(goes(kept, rules)) == names("3") | names("4") | names("5")
@@ -204,8 +205,8 @@ def test_old_shards_of_finished_trainings_go_although_they_are_needed() -> None:
     verdict = decide(built.state(), RULES, NOW)
     assert [(each.version[1].rstrip("."), each.again) for each in verdict.goes] == [("shards-1", True)]
     assert verdict.goes[0].assets == ("a/shards",)
-    assert goes(built.state(), replace(RULES, shards_days=32)) == {}
-    assert goes(built.state(), replace(RULES, shards_days=None)) == {}
+    assert goes(built.state(), RULES.model_copy(update={"shards_days": 32})) == {}
+    assert goes(built.state(), RULES.model_copy(update={"shards_days": None})) == {}
 
 
 def test_shards_stay_while_a_training_on_them_is_to_come_or_is_unfinished_or_they_are_read() -> None:
@@ -229,10 +230,10 @@ def test_the_shards_of_a_champion_that_its_recipe_left_behind_go_and_the_champio
     champion = built.chain("a", "1", days=90)
     built.chain("a", "2", days=3)
     state = built.state(champions={"a": [champion.digest]})
-    assert set(goes(state, replace(RULES, history=0))) == {"shards-1"}
+    assert set(goes(state, RULES.model_copy(update={"history": 0}))) == {"shards-1"}
     built.chain("a", "3", days=2)  # shards that no training has read, of a generation that is kept
     built.pointers["a", "model"].pop(0)
-    assert "shards-3" not in goes(built.state(), replace(RULES, shards_days=1))
+    assert "shards-3" not in goes(built.state(), RULES.model_copy(update={"shards_days": 1}))
 
 
 # ── size ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 import tokenizers
 
-from pipeline.build import open_store
 from pipeline.config import PathFrom, VocabularyConfig
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.stage import ROOT
+from pipeline.store import open_store
 from pipeline.suites import SUITES, validate
 from pipeline.tokenizer import SPECIAL_TOKENS, load, make
 from pipeline.vocabulary import coverage, train_vocabulary

@@ -11,11 +11,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from pipeline import build, progress, settings, sources, transfer, wikimedia
-from pipeline.build import Node, open_store
+from pipeline.build import Node
 from pipeline.config import FilesConfig, From
 from pipeline.content import fingerprint
 from pipeline.errors import RecipeError, SourceError
 from pipeline.sources import STAGE
+from pipeline.store import open_store
 from pipeline.transfer import Patience, Unreachable
 from tests.pipeline.badserver import Site, instead, redirect, serving, short, status
 
