@@ -387,18 +387,15 @@ _SCORES = replace(
     predictions=_score_predictions,
     constant=_mean,
 )
-_SPANS = Head(
+_SPANS = replace(
+    _TEXTS,
     read=read_spans,
     read_windows=None,
     pooling="tokens",
     labels=_no_labels,
     outputs=_two,
     classes=_two,
-    labelled=("train", "dev"),
-    targets=_labels,
     loss=span_loss,
-    loss_name="cross_entropy",
-    answers=_as_they_are,
     guesses=span_guesses,
     metrics=_of_spans,
     scores=_span_scores,
@@ -406,7 +403,6 @@ _SPANS = Head(
     constant=_unanswered,
     constantly=_never_answered,
     decide=decide,
-    untouched=False,
 )
 _PAIRS = replace(
     _SCORES,
