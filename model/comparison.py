@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model import lines, metrics, pages
+from model.artifact import read_json
 from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
@@ -137,7 +138,7 @@ def _value(
 
 
 def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:
-    scores, name = lines.read_json(folder / "held_out.json"), column.metric.split(".")[1]
+    scores, name = read_json(folder / "held_out.json"), column.metric.split(".")[1]
     perplexity = name == "perplexity"
     value: float | None = scores.get("mlm_loss" if perplexity else name)
     if value is None:
@@ -149,7 +150,7 @@ def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:
 def _score(folder: Path, recipe: str, row: ComparisonRow, column: ComparisonColumn) -> float | _Missing:
     """Median of the seeds of a fine-tuning."""
     _, _, part, name = column.metric.split(".")
-    scores = lines.read_json(folder / "scores.json")
+    scores = read_json(folder / "scores.json")
     tried: Mapping[str, Any] = scores
     if row.settings:
         variants = scores.get("variants", [])

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from model.artifact import read_table
 from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
-from pipeline.errors import DataError
 from pipeline.ngrams import NO_RUN, Hashes, runs, spelled, words
 from pipeline.schemas import count_rows, iter_batches
 from pipeline.stage import Stage
@@ -102,10 +100,7 @@ def _read_tests(folder: Path) -> dict[str, pl.DataFrame]:
         path = folder / f"{part}.parquet"
         if not expected and not path.exists():
             continue
-        try:
-            table = pl.from_arrow(pq.read_table(path))
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+        table = pl.from_arrow(read_table(path))
         assert isinstance(table, pl.DataFrame)
         found[part] = table.select(pl.col("example_id"), _text(table.columns).alias("text"))
     return found

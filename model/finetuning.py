@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from model import checkpoint, launcher, lines
+from model.artifact import read_json
 from model.tasks import NOT_RUN
 from model.timeline import starts_of
 from pipeline import atomic
@@ -98,9 +99,9 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     missing = inputs["task_data"] / NOT_RUN
     if missing.exists():
         shutil.copyfile(missing, out / NOT_RUN)
-        wanted = lines.read_json(missing)
+        wanted = read_json(missing)
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
-    task = lines.read_json(inputs["task_data"] / "task.json")
+    task = read_json(inputs["task_data"] / "task.json")
     if why := why_not(task):
         atomic.write_json(out / NOT_RUN, {"task": config.task, "title": task["title"], "why": why, "wants": []})
         return {"not_run": why, "wants": "", "dropped": {}}
@@ -117,7 +118,7 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     )
     result = launcher.result("model.finetune", run, None, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
-    return _statistics(run, lines.read_json(result / "scores.json"))
+    return _statistics(run, read_json(result / "scores.json"))
 
 
 def why_not(task: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model import lines
+from model.artifact import read_json
 from model.tasks import NOT_RUN
 from pipeline import atomic
 from pipeline.config import Architecture, Bilstm, PredictConfig
@@ -57,10 +57,10 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
     from pipeline.tokenizer import load
 
     task, trained = (
-        lines.read_json(inputs["task_data"] / "task.json"),
-        lines.read_json(inputs["finetuned"] / "config.json"),
+        read_json(inputs["task_data"] / "task.json"),
+        read_json(inputs["finetuned"] / "config.json"),
     )
-    told = lines.read_json(inputs["finetuned"] / "scores.json")
+    told = read_json(inputs["finetuned"] / "scores.json")
     for name in ("kind", "labels"):
         if task[name] != trained[name]:
             raise DataError(
@@ -128,11 +128,11 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
 
 def _not_run(inputs: Mapping[str, Path], name: str, config: PredictConfig, out: Path) -> dict[str, Any]:
     """Hand on what is missing: this task's data, or the other task's model."""
-    wanted = lines.read_json(inputs[name] / NOT_RUN)
+    wanted = read_json(inputs[name] / NOT_RUN)
     if name == "task_data":  # as it was said there
         atomic.write_json(out / NOT_RUN, {**wanted, "task": config.task})
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
-    title = lines.read_json(inputs["task_data"] / "task.json")["title"]
+    title = read_json(inputs["task_data"] / "task.json")["title"]
     return _say_not_run(f"it needs the model of {config.model}: {wanted['why']}", wanted["wants"], title, config, out)
 
 

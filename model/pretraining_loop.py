@@ -12,7 +12,6 @@ depends on how far ahead the device was.
 """
 
 import copy
-import json
 import math
 import shutil
 import sys
@@ -27,6 +26,7 @@ import numpy as np
 import torch
 
 from model import budget, checkpoint, guard, lines, micro_batch
+from model.artifact import read_json
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -53,7 +53,7 @@ from model.saver import Saver
 from model.schedule import learning_rate
 from model.targets import targets_of
 from model.unpadded import UnpaddedBatch, unpadded_of
-from pipeline import progress, units
+from pipeline import atomic, progress, units
 from pipeline.config import TrainConfig
 from pipeline.errors import DataError, StoreError, TrainingError
 from pipeline.shard_reader import ShardReader
@@ -589,7 +589,7 @@ class _Run:
         Raises:
             DataError: that is another model.
         """
-        before = json.loads((previous / "config.json").read_text(encoding="utf-8"))
+        before = read_json(previous / "config.json")
         changes = _differences(before, {name: value for name, value in self._shape().items() if name in before})
         if changes:
             raise DataError(
@@ -602,7 +602,7 @@ class _Run:
             raise DataError(f"{previous} holds {unknown.unexpected_keys[0]}, which the model lacks", "Import it again.")
         if warm:
             return
-        updates = json.loads((previous / "optimizer.json").read_text(encoding="utf-8"))["updates"]
+        updates = read_json(previous / "optimizer.json")["updates"]
         self.optimizer.load_state(checkpoint.load_tensors(previous / "optimizer.safetensors"), updates)
         self.state.updates = updates
 
@@ -769,7 +769,7 @@ class _Run:
             "updates": self.state.updates,
             "step": self.config.first_step + self.state.step,
         }
-        _write(place / "optimizer.json", done)
+        atomic.write_json(place / "optimizer.json", done)
 
     def _publish(self) -> None:
         """RUN_DIR/result: what the stage publishes, with nothing in it that depends on the machine's speed."""
@@ -783,8 +783,8 @@ class _Run:
             if self.config.stable_step is not None:
                 (place / STABLE).mkdir()
                 self._copy(self.folder / STABLE, place / STABLE)
-            _write(place / "config.json", self._shape())
-            _write(place / "held_out.json", scores)
+            atomic.write_json(place / "config.json", self._shape())
+            atomic.write_json(place / "held_out.json", scores)
             shutil.copyfile(self.folder / METRICS, place / METRICS)
 
         checkpoint.write_verified(self.folder / "result", fill)
@@ -798,7 +798,7 @@ class _Run:
             shutil.copyfile(kept / name, place / name)
 
     def _last_scores(self) -> dict[str, Any]:
-        rows = [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
+        rows = lines.read(self.folder / METRICS)
         step = self.state.best_step if self.config.publish == "best" else self.config.steps
         last = next(row["held_out"] for row in reversed(rows) if "held_out" in row and row["step"] == step)
         held_out = self._held_out_rows()
@@ -834,10 +834,6 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     ]
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
 
 
 @contextmanager

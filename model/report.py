@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from model import bootstrap, glue_average, lines, pages, report_contamination, report_settings, report_words
+from model.artifact import read_json
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
@@ -141,9 +142,9 @@ def _glue(results: Mapping[str, TaskResult]) -> dict[str, list[dict[str, Any]]]:
 
 def _pretraining(folder: Path) -> dict[str, Any]:
     """Held-out scores with their baselines, None for a model made elsewhere, and the shape of the network."""
-    described = lines.read_json(folder / "config.json")
+    described = read_json(folder / "config.json")
     return {
-        "held_out": None if (folder / IMPORTED).exists() else lines.read_json(folder / "held_out.json"),
+        "held_out": None if (folder / IMPORTED).exists() else read_json(folder / "held_out.json"),
         "architecture": described["architecture"],
         "vocabulary_size": described["vocabulary_size"],
         "sentence_task": described["sentence_task"],
@@ -168,7 +169,7 @@ def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
 
 def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
     """network → points (step, training loss), the mean over the seeds of the combination that was chosen of a grid."""
-    scores = lines.read_json(folder / "scores.json")
+    scores = read_json(folder / "scores.json")
     chosen = {"pretrained": scores, **scores.get("baselines", {})}
     found: dict[str, dict[int, list[float]]] = {}
     for row in lines.read(folder / "metrics.jsonl"):

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model import conll
+from model.artifact import read_json
 from model.known_tasks import KNOWN, KnownTask, title_of
 from model.official_files import official_files, where_to_get
 from model.task_examples import Counted, File, answer_column, read_examples, with_answers
@@ -155,7 +156,7 @@ def say_failed(inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> 
     same. `config`: of this stage, or one that reads `inputs["task_data"]`."""
     told = inputs["task_data"] / "task.json" if "task_data" in inputs else None
     if told is not None and told.exists():
-        title = json.loads(told.read_text(encoding="utf-8"))["title"]
+        title = read_json(told)["title"]
     else:
         title = title_of(config.task, getattr(config, "define", None))
     _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": why, "wants": [], "failed": True})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model import lines, pages
+from model.artifact import read_json
 from model.promotion import drift, gates, task_scores
 from model.promotion.gates import POINTS, Gate
 from model.promotion.in_use import Champion, trained_on
@@ -129,7 +130,7 @@ def _health(inputs: Mapping[str, Path], config: DecisionConfig) -> Iterator[Gate
 
 def _floors(inputs: Mapping[str, Path], config: DecisionConfig) -> Iterator[Gate]:
     last = inputs[f"pretrained_{config.pretraining.sequence_length}"]
-    learned = lines.read_json(last / "held_out.json")
+    learned = read_json(last / "held_out.json")
     known = {"mlm_accuracy": learned["mlm_accuracy"], "sentence_accuracy": learned["nsp_accuracy"]}
     for name, least in config.gates.floors.items():
         score = known.get(name)

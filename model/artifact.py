@@ -1,0 +1,31 @@
+"""Files of artifacts, as the store hands them on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import DataError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises DataError where it can't be read."""
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _broken(path, error) from error
+    return value
+
+
+def read_table(path: Path) -> pa.Table:
+    """A Parquet file. Raises DataError where it can't be read."""
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _broken(path, error) from error
+
+
+def _broken(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.")
