@@ -20,7 +20,7 @@ from typing import Any
 
 from model import checkpoint, launcher, lines
 from model.artifact import read_json
-from model.tasks import NOT_RUN
+from model.tasks import NOT_RUN, say_not_run
 from model.timeline import starts_of
 from pipeline import atomic
 from pipeline.config import FinetuneConfig
@@ -78,19 +78,13 @@ STAGE = Stage(
     failure="model.tasks:say_failed",
 )
 
-TRAINABLE = (
-    *("classification", "pair_classification", "tagging", "multiple_choice", "regression", "span"),
-    "sentence_similarity",
-)
-"""kinds of tasks that have a head (model/heads.py)"""
-
 
 def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> dict[str, Any]:
     """Fine-tune every seed, or go on with it, in `inputs["run"]`, and copy the result into `out`.
 
     Reads `task_data`, `pretrained` and `wordpiece_vocab`. Writes model.safetensors and config.json of the seed that is
     best on dev, scores.json, predictions/{dev,test}-seed-N.parquet and metrics.jsonl. A task without
-    data, or of a kind that can't be trained yet: not_run.json.
+    data, or without a training part: not_run.json.
 
     Raises:
         DataError: the data can't be read, or does not fit the model.
@@ -102,9 +96,9 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
         wanted = read_json(missing)
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
     task = read_json(inputs["task_data"] / "task.json")
-    if why := why_not(task):
-        atomic.write_json(out / NOT_RUN, {"task": config.task, "title": task["title"], "why": why, "wants": []})
-        return {"not_run": why, "wants": "", "dropped": {}}
+    if not task["counts"].get("train"):
+        why = "it has no training part: it tests the model of another task"
+        return say_not_run(config.task, task["title"], why, [], out)
     run = inputs["run"]
     atomic.write_json(
         run / "config.json",
@@ -119,15 +113,6 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     result = launcher.result("model.finetune", run, None, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
     return _statistics(run, read_json(result / "scores.json"))
-
-
-def why_not(task: Mapping[str, Any]) -> str:
-    """Why a task that has data can't be trained; "" where it can."""
-    if task["kind"] not in TRAINABLE:
-        return f"fine-tuning can't train tasks of kind {task['kind']} yet"
-    if not task["counts"].get("train"):
-        return "it has no training part: it tests the model of another task"
-    return ""
 
 
 def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:

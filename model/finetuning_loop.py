@@ -16,7 +16,7 @@ from model import checkpoint, child
 from model.artifact import read_json
 from model.child import Stop
 from model.classifier import Pooling, pooling_over
-from model.devices import Device, open_device
+from model.devices import Device, open_for_many_shapes
 from model.features import by_sequence
 from model.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
 from model.finetuning_result import constant_scores, publish
@@ -151,11 +151,10 @@ def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architect
 
 
 def _device(training: TrainingSettings) -> Device:
-    """Where this trains: on the CPU of a host whose `device` is xla, since its batches have many shapes."""
-    kind = "cpu" if training.device == "xla" else training.device
-    if kind != training.device:
+    """Where this trains; says so where it is not what the settings ask for."""
+    if training.device == "xla":
         print("fine-tuning runs on the CPU: for XLA its batches have too many shapes", file=sys.stderr, flush=True)
-    return open_device(kind, training.threads)
+    return open_for_many_shapes(training)
 
 
 def _check_identity(setup: Setup) -> None:

@@ -26,7 +26,7 @@ from model.task_examples import Counted, File, answer_column, read_examples, wit
 from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
 from model.task_split import Parts, by_hash, overlap, positives, split_own
-from pipeline import progress, sources
+from pipeline import atomic, progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
@@ -149,6 +149,12 @@ def _not_run(config: TaskDataConfig, out: Path, absent: _Absent) -> dict[str, An
     title = title_of(config.task, config.define)
     _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": absent.why, "wants": absent.wants, **todo})
     return {"not_run": absent.why, "wants": ", ".join(absent.wants), **todo, "dropped": {}}
+
+
+def say_not_run(task: str, title: str, why: str, wants: Sequence[str], out: Path) -> dict[str, Any]:
+    """Write not_run.json of a task that has data and can't be trained or answered; the statistics of that."""
+    atomic.write_json(out / NOT_RUN, {"task": task, "title": title, "why": why, "wants": wants})
+    return {"not_run": why, "wants": ", ".join(wants), "dropped": {}}
 
 
 def say_failed(inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> dict[str, Any]:
