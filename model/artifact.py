@@ -1,8 +1,8 @@
-"""Files of artifacts, as the store hands them on."""
+"""Files of artifacts, as the store hands them on, and the digits of their numbers."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,15 @@ def read_table(path: Path) -> pa.Table:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise _broken(path, error) from error
+
+
+@overload
+def short(value: float) -> float: ...
+@overload
+def short(value: float | None) -> float | None: ...
+def short(value: float | None) -> float | None:
+    """Six significant digits: enough for every curve and score, and files stay readable."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _broken(path: Path, error: Exception) -> DataError:

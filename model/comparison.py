@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import lines, metrics, pages
-from model.artifact import read_json
+from model import metrics, pages
+from model.artifact import read_json, short
 from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
@@ -33,7 +33,7 @@ STAGE = Stage(
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
-        "model/lines.py",
+        "model/artifact.py",
     ),
 )
 
@@ -111,7 +111,7 @@ def _cell(
     spread = metrics.spread(list(values.values())) if values else None
     return {
         "state": state,
-        "median": lines.short(spread.median) if spread else None,
+        "median": short(spread.median) if spread else None,
         "lowest": spread.lowest if spread else None,
         "highest": spread.highest if spread else None,
         "values": values,
@@ -134,7 +134,7 @@ def _value(
     value = _held_out(folder, column) if column.task is None else _score(folder, recipe, row, column)
     if isinstance(value, _Missing):
         return value
-    return lines.short(100 * value if column.format == "points" else value)
+    return short(100 * value if column.format == "points" else value)
 
 
 def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:

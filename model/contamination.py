@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from model.artifact import read_table
+from model.artifact import read_table, short
 from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
@@ -175,7 +175,7 @@ def _hits(texts: pl.DataFrame, words: pl.DataFrame, corpus: _Corpus, length: int
 def _counts(texts: pl.DataFrame, words: pl.DataFrame, hits: pl.DataFrame) -> dict[str, Any]:
     """How many texts a part has, how many are long enough to tell, and how many of those are touched."""
     measurable = words.filter(pl.col("hash") != NO_RUN)["row"].n_unique()
-    share = float(f"{hits.height / measurable:.6g}") if measurable else None
+    share = short(hits.height / measurable) if measurable else None
     return {"texts": texts.height, "measurable": measurable, "touched": hits.height, "share": share}
 
 

@@ -61,6 +61,7 @@ STAGE = Stage(
         "model/scoring/squad_metrics.py",
         "model/metrics.py",
         "model/lines.py",
+        "model/artifact.py",
         "model/timeline.py",
         "model/tfidf.py",
         "model/bert.py",

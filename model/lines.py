@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from pipeline.errors import TrainingError
 
@@ -55,15 +55,6 @@ class Lines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-@overload
-def short(value: float) -> float: ...
-@overload
-def short(value: float | None) -> float | None: ...
-def short(value: float | None) -> float | None:
-    """Six significant digits: enough for every curve, and rows stay readable."""
-    return None if value is None else float(f"{value:.6g}")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ STAGE = Stage(
         "model/optimizer.py",
         "model/guard.py",
         "model/lines.py",
+        "model/artifact.py",
         "model/timeline.py",
         "model/replicas.py",
         "model/lamb.py",

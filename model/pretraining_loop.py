@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from model import budget, checkpoint, guard, lines, micro_batch
-from model.artifact import read_json
+from model.artifact import read_json, short
 from model.baselines import baselines
 from model.batches import (
     Batch,
@@ -43,7 +43,7 @@ from model.fingerprint import fingerprint
 from model.flops import peak_flops, training_flops
 from model.found import Found
 from model.heartbeat import Heartbeat
-from model.lines import Lines, short
+from model.lines import Lines
 from model.optimizer import clip_gradients, clip_gradients_ahead
 from model.optimizers import optimizer_of
 from model.order import mix
