@@ -42,6 +42,7 @@ STAGE = Stage(
         "model/pretrain.py",
         "model/pretraining.py",
         "model/pretraining_loop.py",
+        "model/pretraining_result.py",
         "model/bert.py",
         "model/attention.py",
         "model/dropout.py",
