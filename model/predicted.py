@@ -91,9 +91,7 @@ class Resampled:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % percentile interval."""
-        edge = (1 - bootstrap.SHARE) / 2
-        low, high = np.quantile(self.values, [edge, 1 - edge])
-        return float(low), float(high)
+        return bootstrap.ends(self.values)
 
 
 # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────────────
