@@ -19,6 +19,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, its keys in their order, into a folder that the store is to publish."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def read_table(path: Path) -> pa.Table:
     """A Parquet file. Raises DataError where it can't be read."""
     try:

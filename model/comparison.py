@@ -3,7 +3,6 @@
 It reads what its members have now and runs nothing: a cell whose recipe was never trained is empty and says `not run`.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model import metrics, pages
-from model.artifact import read_json, short
+from model.artifact import read_json, short, write_json
 from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
@@ -54,7 +53,7 @@ def make_comparison(inputs: Mapping[str, Path], config: ComparisonConfig, out: P
         DataError: an input lacks a file, or the number that a column asks for.
     """
     found = table(inputs, config)
-    pages.write(out / "comparison.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
+    write_json(out / "comparison.json", found)
     pages.write(out / "comparison.md", markdown(found))
     told = {"notes": notes(found, isolated), "plots": _plots(found), **_lines(found, isolated)}
     page = pages.render("comparison.html.j2", {"decimal": decimal, "missing": _dashed}, **found, **told)

@@ -5,7 +5,6 @@ words: Brown et al. 2020, appendix C). Texts with fewer words can't be measured 
 once in bounded memory.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from model.artifact import read_table, short
+from model.artifact import read_table, short, write_json
 from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
@@ -75,7 +74,7 @@ def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) 
             touched.append(named)
         content["tasks"][task] = _entry(entries, hits)
     pl.concat(touched).write_parquet(out / TOUCHED, compression="zstd")
-    (out / "contamination.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(out / "contamination.json", content)
     return _statistics(content)
 
 

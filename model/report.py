@@ -15,7 +15,6 @@ report_words       plain sentences and warnings
 report_plots       the plots
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from model import bootstrap, glue_average, lines, pages, report_contamination, report_settings, report_words
-from model.artifact import read_json
+from model.artifact import read_json, write_json
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
@@ -105,7 +104,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     content["with_and_without"] = report_contamination.rows_of([task for task in tasks if task["ran"]])
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
-    pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    write_json(out / "report.json", content)
     pages.write(out / "report.md", _render("report.md.j2", content, shown_errors=ERRORS_IN_MARKDOWN))
     curves = _curves(encoder) if encoder else {}
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}

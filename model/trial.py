@@ -5,7 +5,6 @@
 Nothing of it reaches a run: its weights, random numbers and memory end with the process.
 """
 
-import ctypes
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ import torch
 
 from model.batches import batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
+from model.child import end_with_parent
 from model.devices import Device, open_device
 from model.optimizer import clip_gradients
 from model.optimizers import optimizer_of
@@ -42,7 +42,6 @@ REMEMBERED_SECONDS = 3.0
 """What took longer is kept in the cache"""
 CUDA_SHARE = 0.9
 """of the memory of a card that is free, a part may take: the rest is for what a long run fragments"""
-PR_SET_PDEATHSIG = 1
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -219,7 +218,7 @@ def _code() -> str:
 
 def main() -> None:
     """Answer the questions on standard input, a line each; ends with the process that asked, whose id is the argument."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    end_with_parent(signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         return  # it has ended meanwhile
 
