@@ -37,6 +37,7 @@ from model.batches import (
 from model.bert import BertForPretraining, Losses, initialize, pretraining_losses
 from model.checkpoint_room import check_room, needed_bytes, room_bytes
 from model.child import Stop
+from model.chosen_optimizer import optimizer_of
 from model.curves import Curves
 from model.devices import Device, open_device
 from model.feed import Feed, Place
@@ -46,7 +47,6 @@ from model.found import Found
 from model.heartbeat import Heartbeat
 from model.lines import Lines
 from model.optimizer import clip_gradients, clip_gradients_ahead
-from model.optimizers import optimizer_of
 from model.order import mix
 from model.pretraining_job import METRICS, STABLE, Job, State, Window, mean, rows_at_once
 from model.pretraining_result import publish, published_scores

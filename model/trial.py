@@ -1,6 +1,6 @@
 """Steps of a throw-away model with random rows, as the pretraining loop makes them: what they take of time and of memory.
 
-    python -m model.trial PID      a process of its own; model/trials.py starts it and says what is asked and answered
+    python -m model.trial PID      a process of its own; model/trial_questions.py starts it and says what is asked and answered
 
 Nothing of it reaches a run: its weights, random numbers and memory end with the process.
 """
@@ -21,12 +21,12 @@ import torch
 from model.batches import batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.child import end_with_parent
+from model.chosen_optimizer import optimizer_of
 from model.devices import Device, open_device
 from model.optimizer import clip_gradients
-from model.optimizers import optimizer_of
 from model.pretraining import STAGE
 from model.random_rows import random_rows
-from model.trials import Question
+from model.trial_questions import Question
 from model.unpadded import unpadded_of
 from pipeline import atomic
 from pipeline.errors import BertError
