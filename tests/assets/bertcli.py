@@ -56,8 +56,12 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
+        """Without what only tests install and every `bert run` would load: jsonschema, if it finds rfc3987_syntax (there for
+        cyclonedx), compiles a grammar for more than a second."""
         clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
-        return {**clean, "BERT_SETTINGS": str(self.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
+        path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "hidden"), os.environ.get("PYTHONPATH")]))
+        settings = str(self.folder / "settings.yaml")
+        return {**clean, "BERT_SETTINGS": settings, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "assets.command", *arguments]
