@@ -26,6 +26,17 @@ ASSETS = (
 )
 
 
+def environment_in(folder: Path) -> dict[str, str]:
+    """Of a `bert` with the settings of a folder: as a user's, without what only tests install and every run would load.
+
+    jsonschema, if it finds rfc3987_syntax (there for cyclonedx), compiles a grammar for more than a second.
+    """
+    clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "hidden"), os.environ.get("PYTHONPATH")]))
+    settings = str(folder / "settings.yaml")
+    return {**clean, "BERT_SETTINGS": settings, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+
+
 @dataclass(frozen=True)
 class World:
     """One temporary folder with everything that a user has."""
@@ -56,12 +67,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Without what only tests install and every `bert run` would load: jsonschema, if it finds rfc3987_syntax (there for
-        cyclonedx), compiles a grammar for more than a second."""
-        clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
-        path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "hidden"), os.environ.get("PYTHONPATH")]))
-        settings = str(self.folder / "settings.yaml")
-        return {**clean, "BERT_SETTINGS": settings, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+        return environment_in(self.folder)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "assets.command", *arguments]

@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 import psutil
 
-from tests.assets.bertcli import kill_tree
+from tests.assets.bertcli import environment_in, kill_tree
 from tests.conftest import ROOT
 from tests.crash import shim
 from tests.crash.driver import DAY, Outcome, error_told, nothing_left, same_as
@@ -40,14 +40,12 @@ class Run:
         self.place, self.library = place, library
 
     def start(self, *arguments: str, fault: shim.Fault | None = None, clock: int = 0) -> "subprocess.Popen[str]":
-        clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
         more = {"CRASH_CLOCK": str(clock)} if clock else {}
         more |= fault.environment if fault else {}
-        settings = {"BERT_SETTINGS": str(self.place.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
             [sys.executable, "-m", "assets.command", *arguments],
             cwd=ROOT,
-            env={**clean, **settings, **({"LD_PRELOAD": str(self.library), **more} if more else {})},
+            env={**environment_in(self.place.folder), **({"LD_PRELOAD": str(self.library), **more} if more else {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
