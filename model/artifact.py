@@ -15,7 +15,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _broken(path, error) from error
+        raise broken(path, error) from error
     return value
 
 
@@ -29,7 +29,7 @@ def read_table(path: Path) -> pa.Table:
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise _broken(path, error) from error
+        raise broken(path, error) from error
 
 
 @overload
@@ -41,5 +41,6 @@ def short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _broken(path: Path, error: Exception) -> DataError:
+def broken(path: Path, error: Exception) -> DataError:
+    """That a published file is not what it should be."""
     return DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.")
