@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import psutil
+import pytest
 
 from pipeline.store import Record, Store
 from tests import tiny
@@ -148,6 +150,14 @@ def kill_tree(pid: int) -> None:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_)
+
+
+def dagster_runs(home: Path) -> dict[str, str]:
+    """Dagster's runs, the newest first: id → status."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DAGSTER_HOME", str(home / "dagster"))
+        with dg.DagsterInstance.get() as opened:
+            return {run.run_id: run.status.value for run in opened.get_runs()}
 
 
 def recorded(store: Store, recipe: str, asset: str, stage: str, version: str, inputs: dict[str, str]) -> Record:

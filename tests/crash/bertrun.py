@@ -12,10 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import dagster as dg
 import psutil
 
-from tests.assets.bertcli import environment_in, kill_tree
+from tests.assets.bertcli import dagster_runs, environment_in, kill_tree
 from tests.conftest import ROOT
 from tests.crash import shim
 from tests.crash.driver import DAY, Outcome, error_told, nothing_left, same_as
@@ -76,12 +75,7 @@ class Run:
 
     def statuses(self) -> list[str]:
         """Of Dagster's runs, the oldest first."""
-        os.environ["DAGSTER_HOME"] = str(self.place.home / "dagster")
-        try:
-            with dg.DagsterInstance.get() as opened:
-                return [run.status.value for run in opened.get_runs()][::-1]
-        finally:
-            del os.environ["DAGSTER_HOME"]
+        return list(dagster_runs(self.place.home).values())[::-1]
 
 
 def _told(operation: str, pattern: str, kind: str) -> Callable[[Run], Outcome]:
