@@ -8,7 +8,7 @@ from assets import graph
 from assets.plan import ERROR, SETTLED, plan
 from assets.told import on_one_line
 from model import comparison
-from model.lines import read_json
+from model.artifact import read_json
 from model.tasks import NOT_RUN
 from pipeline.build import Node, needed
 from pipeline.config import ComparisonConfig

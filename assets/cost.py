@@ -11,7 +11,7 @@ from typing import Any
 from model import cost, pretraining
 from model.cost import Speed, Work
 from model.pretraining_job import rows_at_once
-from model.trials import Question, ask
+from model.trial_questions import Question, ask
 from pipeline.build import Node
 from pipeline.config import Architecture, PretrainConfig, TrainConfig, VocabularyConfig
 from pipeline.errors import TrainingError

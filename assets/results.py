@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model import finetuning, imported, report, results_card
-from model.lines import read_json
+from model.artifact import read_json
 from model.report_task import task_result
 from model.tasks import NOT_RUN
 from pipeline.errors import StoreError

@@ -35,7 +35,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from model import checkpoint, finetuning_loop, lines, metrics
+from model import checkpoint, finetuning_loop, metrics
+from model.artifact import read_json
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
 from model.classifier import Classifier
@@ -185,7 +186,7 @@ def ours(inputs: Inputs, config: FinetuneConfig, turns: Turns, scratch: Path) ->
         },
     )
     finetuning_loop.train(scratch, turns)
-    found: dict[str, float] = lines.read_json(scratch / "result" / "scores.json")["seeds"][0]["epochs"][-1]["dev"]
+    found: dict[str, float] = read_json(scratch / "result" / "scores.json")["seeds"][0]["epochs"][-1]["dev"]
     return found
 
 
@@ -195,7 +196,7 @@ def theirs(inputs: Inputs, config: FinetuneConfig, turns: Turns, padding: bool) 
     from transformers import AutoTokenizer, DataCollatorWithPadding, default_data_collator, get_scheduler
 
     torch.set_num_threads(THREADS)
-    task = lines.read_json(inputs.task_data / "task.json")
+    task = read_json(inputs.task_data / "task.json")
     tokenizer = AutoTokenizer.from_pretrained(inputs.checkpoint, local_files_only=True)
     rows = {
         part: _tokenized(inputs.task_data, part, tokenizer, config.max_length, padding) for part in ("train", "dev")
@@ -261,7 +262,7 @@ def _their_model(inputs: Inputs, classes: int, config: FinetuneConfig) -> Any:
 
 
 def _our_model(inputs: Inputs, classes: int, seed: int) -> Classifier:
-    described = lines.read_json(inputs.imported / "config.json")
+    described = read_json(inputs.imported / "config.json")
     architecture = Architecture.model_validate(described["architecture"])
     model = Classifier(architecture, described["vocabulary_size"], classes, "cls")
     initialize(model, seed)
@@ -274,7 +275,7 @@ def difference(inputs: Inputs, config: FinetuneConfig) -> float:
     """Largest difference of the logits of 16 dev examples before training: what the sides begin from."""
     from transformers import AutoTokenizer
 
-    classes = len(lines.read_json(inputs.task_data / "task.json")["labels"])
+    classes = len(read_json(inputs.task_data / "task.json")["labels"])
     tokenizer = AutoTokenizer.from_pretrained(inputs.checkpoint, local_files_only=True)
     rows = _tokenized(inputs.task_data, "dev", tokenizer, config.max_length, True)[:16]
     batch = {name: torch.tensor([row[name] for row in rows]) for name in rows[0] if name != "labels"}
@@ -300,9 +301,9 @@ def of_files(checkpoint_folder: Path, task: str, folder: Path, examples: int | N
     origin = TaskDataConfig(task=task, **{"from": PathFrom(path=str(folder))})
     prepare_task({}, origin, task_data)
     if (task_data / NOT_RUN).exists():
-        wanted = lines.read_json(task_data / NOT_RUN)
+        wanted = read_json(task_data / NOT_RUN)
         raise DataError(f"{folder}: {wanted['why']}", f"It needs {', '.join(wanted['wants'])}.")
-    kind = lines.read_json(task_data / "task.json")["kind"]
+    kind = read_json(task_data / "task.json")["kind"]
     if kind not in CLASSES:
         raise DataError(f"{task} is a task of kind {kind}", f"This measures {' and '.join(CLASSES)}.")
     # test is scored by ours only, after the clock has stopped: it would only take time

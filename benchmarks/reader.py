@@ -24,7 +24,6 @@ from benchmarks.shards import made, read
 from model.batches import batch_of, padded_length, training_rows
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.feed import Feed, Place
-from model.loader import Ahead
 from model.optimizer import AdamW, clip_gradients
 from model.targets import Targets, drawn_masks
 from model.unpadded import unpadded_of
@@ -64,11 +63,7 @@ def epoch(folder: Path, length: int, targets: Targets | None, what: str) -> floa
             yield len(rows.input_ids)
 
     started = time.process_time()
-    if "thread" in what:
-        with Ahead(batches(), 4) as ahead:
-            tokens = sum(ahead)
-    else:
-        tokens = sum(batches())
+    tokens = sum(batches())
     return tokens / (time.process_time() - started)
 
 
@@ -115,7 +110,6 @@ READINGS = (
     "bucketed, padded",
     "bucketed, unpadded",
     "bucketed, static shapes",
-    "unpadded, on a thread",
     "unpadded, one of 8 ranks",
 )
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model import leaderboard
+from model.artifact import short
 from model.examples import UNKNOWN, Examples, Questions, read_columns
 from model.scoring.squad_metrics import Question, scored
 from model.span_answers import SpanPrediction, null_threshold, span_predictions
@@ -126,7 +127,7 @@ def span_scores(names: Sequence[str], examples: Examples, guesses: SpanGuesses) 
     if not known.any():
         return None
     pair = dict(zip(("exact_match", "f1"), _scored(examples, guesses), strict=True))
-    return {name: float(f"{pair[name][known].mean():.6g}") for name in names}
+    return {name: short(pair[name][known].mean()) for name in names}
 
 
 def span_table(examples: Examples, guesses: SpanGuesses, decided: Decided) -> pa.Table:

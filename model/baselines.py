@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from model.artifact import short
 from model.batches import held_out_rows
-from model.lines import short
 from model.targets import Targets
 from pipeline.shard_reader import ShardReader
 

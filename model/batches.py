@@ -51,11 +51,6 @@ class Batch:
     """float32 [M], 1 for masked words and 0 for fillers; None: there are no fillers"""
 
     @property
-    def padding_share(self) -> float:
-        """Share of the batch that is padding."""
-        return 1 - self.tokens / self.input_ids.numel()
-
-    @property
     def model_inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The arguments of BertForPretraining."""
         return self.input_ids, self.token_type_ids, self.attention_mask, self.positions, self.masked_places

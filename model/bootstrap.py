@@ -43,12 +43,13 @@ def intervals(
 
     `groups`, int [examples], says which examples belong together; None: every example stands for itself.
     """
-    edges = [(1 - SHARE) / 2, (1 + SHARE) / 2]
-    found = {}
-    for name, values in resampled(statistics, examples, groups).items():
-        low, high = np.quantile(values, edges)
-        found[name] = Interval(float(low), float(high))
-    return found
+    return {name: Interval(*ends(values)) for name, values in resampled(statistics, examples, groups).items()}
+
+
+def ends(values: Numbers) -> tuple[float, float]:
+    """The 95 % percentile interval of values in resamples, float64 [resamples]."""
+    low, high = np.quantile(values, [(1 - SHARE) / 2, (1 + SHARE) / 2])
+    return float(low), float(high)
 
 
 def resampled(

@@ -124,7 +124,7 @@ def watch(stop: Stop, folder: Path) -> None:
     launcher = int(named) if named else None
     parent = os.getppid()
     if launcher is not None:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        end_with_parent(signal.SIGTERM)
     files = Watch()
     mark = folder / LAUNCHER
     ours = _launcher_of_now(mark)
@@ -152,6 +152,11 @@ def watch(stop: Stop, folder: Path) -> None:
             time.sleep(0.5)
 
     threading.Thread(target=poll, name="watch-launcher", daemon=True).start()
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Let the kernel send this process a signal when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def _lives(pid: int) -> bool:

@@ -3,14 +3,14 @@
 It reads what its members have now and runs nothing: a cell whose recipe was never trained is empty and says `not run`.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import lines, metrics, pages
+from model import metrics, pages
+from model.artifact import read_json, short, write_json
 from model.isolated import isolated
 from model.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
@@ -32,7 +32,7 @@ STAGE = Stage(
         "model/report_templates/comparison.*.j2",
         "model/report_templates/style.css.j2",
         "model/metrics.py",
-        "model/lines.py",
+        "model/artifact.py",
     ),
 )
 
@@ -53,7 +53,7 @@ def make_comparison(inputs: Mapping[str, Path], config: ComparisonConfig, out: P
         DataError: an input lacks a file, or the number that a column asks for.
     """
     found = table(inputs, config)
-    pages.write(out / "comparison.json", json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
+    write_json(out / "comparison.json", found)
     pages.write(out / "comparison.md", markdown(found))
     told = {"notes": notes(found, isolated), "plots": _plots(found), **_lines(found, isolated)}
     page = pages.render("comparison.html.j2", {"decimal": decimal, "missing": _dashed}, **found, **told)
@@ -110,7 +110,7 @@ def _cell(
     spread = metrics.spread(list(values.values())) if values else None
     return {
         "state": state,
-        "median": lines.short(spread.median) if spread else None,
+        "median": short(spread.median) if spread else None,
         "lowest": spread.lowest if spread else None,
         "highest": spread.highest if spread else None,
         "values": values,
@@ -133,11 +133,11 @@ def _value(
     value = _held_out(folder, column) if column.task is None else _score(folder, recipe, row, column)
     if isinstance(value, _Missing):
         return value
-    return lines.short(100 * value if column.format == "points" else value)
+    return short(100 * value if column.format == "points" else value)
 
 
 def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:
-    scores, name = lines.read_json(folder / "held_out.json"), column.metric.split(".")[1]
+    scores, name = read_json(folder / "held_out.json"), column.metric.split(".")[1]
     perplexity = name == "perplexity"
     value: float | None = scores.get("mlm_loss" if perplexity else name)
     if value is None:
@@ -149,7 +149,7 @@ def _held_out(folder: Path, column: ComparisonColumn) -> float | _Missing:
 def _score(folder: Path, recipe: str, row: ComparisonRow, column: ComparisonColumn) -> float | _Missing:
     """Median of the seeds of a fine-tuning."""
     _, _, part, name = column.metric.split(".")
-    scores = lines.read_json(folder / "scores.json")
+    scores = read_json(folder / "scores.json")
     tried: Mapping[str, Any] = scores
     if row.settings:
         variants = scores.get("variants", [])

@@ -5,20 +5,17 @@ words: Brown et al. 2020, appendix C). Texts with fewer words can't be measured 
 once in bounded memory.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from model.artifact import read_table, short, write_json
 from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
-from pipeline.errors import DataError
 from pipeline.ngrams import NO_RUN, Hashes, runs, spelled, words
 from pipeline.schemas import count_rows, iter_batches
 from pipeline.stage import Stage
@@ -77,7 +74,7 @@ def measure(inputs: Mapping[str, Path], config: ContaminationConfig, out: Path) 
             touched.append(named)
         content["tasks"][task] = _entry(entries, hits)
     pl.concat(touched).write_parquet(out / TOUCHED, compression="zstd")
-    (out / "contamination.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(out / "contamination.json", content)
     return _statistics(content)
 
 
@@ -102,10 +99,7 @@ def _read_tests(folder: Path) -> dict[str, pl.DataFrame]:
         path = folder / f"{part}.parquet"
         if not expected and not path.exists():
             continue
-        try:
-            table = pl.from_arrow(pq.read_table(path))
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+        table = pl.from_arrow(read_table(path))
         assert isinstance(table, pl.DataFrame)
         found[part] = table.select(pl.col("example_id"), _text(table.columns).alias("text"))
     return found
@@ -180,7 +174,7 @@ def _hits(texts: pl.DataFrame, words: pl.DataFrame, corpus: _Corpus, length: int
 def _counts(texts: pl.DataFrame, words: pl.DataFrame, hits: pl.DataFrame) -> dict[str, Any]:
     """How many texts a part has, how many are long enough to tell, and how many of those are touched."""
     measurable = words.filter(pl.col("hash") != NO_RUN)["row"].n_unique()
-    share = float(f"{hits.height / measurable:.6g}") if measurable else None
+    share = short(hits.height / measurable) if measurable else None
     return {"texts": texts.height, "measurable": measurable, "touched": hits.height, "share": share}
 
 

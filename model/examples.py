@@ -8,14 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from model.artifact import broken, read_table
 from model.long_texts import drawn_windows, windowed
 from model.order import mix, permuted
 from model.span_windows import SpanWindows
 from pipeline.config import LongTexts
-from pipeline.errors import DataError
 from pipeline.ragged import ranges
 from pipeline.tokenizer import Tokenizer
 
@@ -198,11 +196,11 @@ def read_scored(path: Path, tokenizer: Tokenizer, max_length: int, long_texts: L
 
 def read_columns(path: Path, *names: str) -> list[list[Any]]:
     """Columns of a table of task data. Raises DataError where it can't be read."""
+    table = read_table(path)
     try:
-        table = pq.read_table(path)
         return [table.column(name).to_pylist() for name in names]
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
+    except KeyError as error:
+        raise broken(path, error) from error
 
 
 def as_row(

@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from model import checkpoint
+from model.artifact import read_json
 from model.attention import Rows
 from model.bert import Bert
 from model.child import Stop
 from model.devices import Device
 from model.examples import Examples, Ints
-from model.lines import read_json
 from pipeline import atomic, progress, units
 from pipeline.errors import StoreError
 from pipeline.ragged import places, ranges

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from model import checkpoint
-from model.lines import read_json
+from model.artifact import read_json
 from model.release import model_config, tokenizer_config, write_json
 from model.sentence_export import write_sentence_modules
 from model.tasks import NOT_RUN

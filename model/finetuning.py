@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from model import checkpoint, launcher, lines
-from model.tasks import NOT_RUN
+from model.artifact import read_json
+from model.tasks import NOT_RUN, say_not_run
 from model.timeline import starts_of
 from pipeline import atomic
 from pipeline.config import FinetuneConfig
@@ -60,6 +61,7 @@ STAGE = Stage(
         "model/scoring/squad_metrics.py",
         "model/metrics.py",
         "model/lines.py",
+        "model/artifact.py",
         "model/timeline.py",
         "model/tfidf.py",
         "model/bert.py",
@@ -77,19 +79,13 @@ STAGE = Stage(
     failure="model.tasks:say_failed",
 )
 
-TRAINABLE = (
-    *("classification", "pair_classification", "tagging", "multiple_choice", "regression", "span"),
-    "sentence_similarity",
-)
-"""kinds of tasks that have a head (model/heads.py)"""
-
 
 def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> dict[str, Any]:
     """Fine-tune every seed, or go on with it, in `inputs["run"]`, and copy the result into `out`.
 
     Reads `task_data`, `pretrained` and `wordpiece_vocab`. Writes model.safetensors and config.json of the seed that is
     best on dev, scores.json, predictions/{dev,test}-seed-N.parquet and metrics.jsonl. A task without
-    data, or of a kind that can't be trained yet: not_run.json.
+    data, or without a training part: not_run.json.
 
     Raises:
         DataError: the data can't be read, or does not fit the model.
@@ -98,12 +94,12 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     missing = inputs["task_data"] / NOT_RUN
     if missing.exists():
         shutil.copyfile(missing, out / NOT_RUN)
-        wanted = lines.read_json(missing)
+        wanted = read_json(missing)
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
-    task = lines.read_json(inputs["task_data"] / "task.json")
-    if why := why_not(task):
-        atomic.write_json(out / NOT_RUN, {"task": config.task, "title": task["title"], "why": why, "wants": []})
-        return {"not_run": why, "wants": "", "dropped": {}}
+    task = read_json(inputs["task_data"] / "task.json")
+    if not task["counts"].get("train"):
+        why = "it has no training part: it tests the model of another task"
+        return say_not_run(config.task, task["title"], why, [], out)
     run = inputs["run"]
     atomic.write_json(
         run / "config.json",
@@ -117,16 +113,7 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
     )
     result = launcher.result("model.finetune", run, None, settings().training)
     shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
-    return _statistics(run, lines.read_json(result / "scores.json"))
-
-
-def why_not(task: Mapping[str, Any]) -> str:
-    """Why a task that has data can't be trained; "" where it can."""
-    if task["kind"] not in TRAINABLE:
-        return f"fine-tuning can't train tasks of kind {task['kind']} yet"
-    if not task["counts"].get("train"):
-        return "it has no training part: it tests the model of another task"
-    return ""
+    return _statistics(run, read_json(result / "scores.json"))
 
 
 def _statistics(run: Path, scores: Mapping[str, Any]) -> dict[str, Any]:

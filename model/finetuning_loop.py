@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from model import checkpoint, child, lines
+from model import checkpoint, child
+from model.artifact import read_json
 from model.child import Stop
 from model.classifier import Pooling, pooling_over
-from model.devices import Device, open_device
+from model.devices import Device, open_for_many_shapes
 from model.features import by_sequence
 from model.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
 from model.finetuning_result import constant_scores, publish
@@ -85,7 +86,7 @@ def train(folder: Path, stop: Stop) -> bool:
 
 def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
     """Read everything that the runs share. Raises DataError where it does not fit together."""
-    config, task = job.config, lines.read_json(job.task_data / "task.json")
+    config, task = job.config, read_json(job.task_data / "task.json")
     head = head_of(task)
     read = head.read if config.long_texts == "truncate" else head.read_windows
     if read is None:
@@ -128,7 +129,7 @@ def _setup(folder: Path, job: Job, stop: Stop) -> Setup:
 
 def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architecture:
     """The encoder's, with the dropout of fine-tuning. Raises DataError where vocabulary or `pooling` do not fit it."""
-    described = lines.read_json(job.pretrained / "config.json")
+    described = read_json(job.pretrained / "config.json")
     size = len(tokenizer.vocabulary)
     if described["vocabulary_size"] != size:
         raise DataError(
@@ -150,11 +151,10 @@ def _architecture(job: Job, tokenizer: Tokenizer, pooling: Pooling) -> Architect
 
 
 def _device(training: TrainingSettings) -> Device:
-    """Where this trains: on the CPU of a host whose `device` is xla, since its batches have many shapes."""
-    kind = "cpu" if training.device == "xla" else training.device
-    if kind != training.device:
+    """Where this trains; says so where it is not what the settings ask for."""
+    if training.device == "xla":
         print("fine-tuning runs on the CPU: for XLA its batches have too many shapes", file=sys.stderr, flush=True)
-    return open_device(kind, training.threads)
+    return open_for_many_shapes(training)
 
 
 def _check_identity(setup: Setup) -> None:
@@ -164,7 +164,7 @@ def _check_identity(setup: Setup) -> None:
     place = {"device": setup.device.kind, "threads": setup.job.training.threads}
     path = folder / "identity.json"
     if path.exists():
-        before = lines.read_json(path)
+        before = read_json(path)
         changed = sorted(name for name in identity if before["identity"].get(name) != identity[name])
         if changed:
             raise TrainingError(
@@ -207,7 +207,7 @@ def _announce(setup: Setup, runs: list[Run], finished: int, step: int, timing: L
 
 
 def _read(setup: Setup, run: Run) -> Found:
-    return lines.read_json(setup.runs() / run.name / "run.json")
+    return read_json(setup.runs() / run.name / "run.json")
 
 
 def _finished(setup: Setup, runs: list[Run]) -> dict[Run, Found]:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model import checkpoint, lines
+from model import checkpoint
 from model.answers import answers_of
+from model.artifact import short
 from model.bert import initialize
 from model.child import Stop
 from model.classifier import Classifier, Pooling
@@ -196,8 +197,8 @@ class Training:
             )
         if state.step % max(1, min(LOG_EVERY, self.run.steps // LOG_TIMES)) == 0 or state.step == self.run.steps:
             self._log(
-                {"loss": lines.short(state.window_loss / state.window_steps) if state.window_steps else None}
-                | {"learning_rate": lines.short(rate), "skipped_steps": state.skipped}
+                {"loss": short(state.window_loss / state.window_steps) if state.window_steps else None}
+                | {"learning_rate": short(rate), "skipped_steps": state.skipped}
             )
             state.window_steps, state.window_loss = 0, 0.0
 
@@ -216,7 +217,7 @@ class Training:
             # The checkpoint before this epoch's end is the newest that is whole: an epoch ends with its scores.
             return False
         dev = self._dev_scores(logits)
-        mean = lines.short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
+        mean = short(state.epoch_loss / state.epoch_steps) if state.epoch_steps else None
         state.epochs.append({"epoch": epoch, "train_loss": mean, "dev": dev})
         state.epoch_steps, state.epoch_loss = 0, 0.0
         self._log({"epoch": epoch, "train_loss": mean, "dev": dev})
@@ -238,7 +239,7 @@ class Training:
         if head.loss_name is None:
             return found
         loss = head.loss(logits.double(), torch.from_numpy(dev.labels), torch.from_numpy(dev.lengths)).item()
-        return {head.loss_name: float(f"{loss:.6g}"), **found}
+        return {head.loss_name: short(loss), **found}
 
     def _at_the_floor(self) -> str:
         """That the best epoch learnt nothing; "" where it did."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.bootstrap import ends
+
 Numbers = npt.NDArray[Any]
 
 
@@ -108,7 +110,7 @@ def _average(
             drawn = False
             continue
         values = 100 * np.mean([found.resamples[name] for name in column.metrics], axis=0)
-        low, high = np.quantile(values, [0.025, 0.975])
+        low, high = ends(values)
         below += (weight * (mean - low)) ** 2
         above += (weight * (high - mean)) ** 2
     # Parts are independent test sets, so squared distances to the ends of their intervals add up (Zou and Donner 2008).

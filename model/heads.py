@@ -32,6 +32,7 @@ from model.answered_spans import (
     span_scores,
     span_table,
 )
+from model.artifact import short
 from model.choices import read_choices
 from model.classifier import Pooling
 from model.examples import UNKNOWN, Examples, Ints, Labels, read_examples, read_scored
@@ -201,7 +202,7 @@ def _word_scores(
     ]
     total = added(counts for pair in sentences for counts in of_sentence(*pair).values())
     entities = dict(zip(OF_ENTITIES, (total.f1, total.precision, total.recall), strict=True))
-    return {name: float(f"{entities[name]:.6g}") if name in entities else found[name] for name in names}
+    return {name: short(entities[name]) if name in entities else found[name] for name in names}
 
 
 def _word_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
@@ -266,7 +267,7 @@ def _of_scores(task: Task) -> tuple[str, ...]:
 
 
 def _mean(train: Examples) -> float:
-    return float(f"{train.labels.mean():.6g}")
+    return short(train.labels.mean())
 
 
 def _score_predictions(examples: Examples, logits: Tensor, labels: Sequence[str], decided: Decided) -> Published:
@@ -387,18 +388,15 @@ _SCORES = replace(
     predictions=_score_predictions,
     constant=_mean,
 )
-_SPANS = Head(
+_SPANS = replace(
+    _TEXTS,
     read=read_spans,
     read_windows=None,
     pooling="tokens",
     labels=_no_labels,
     outputs=_two,
     classes=_two,
-    labelled=("train", "dev"),
-    targets=_labels,
     loss=span_loss,
-    loss_name="cross_entropy",
-    answers=_as_they_are,
     guesses=span_guesses,
     metrics=_of_spans,
     scores=_span_scores,
@@ -406,7 +404,6 @@ _SPANS = Head(
     constant=_unanswered,
     constantly=_never_answered,
     decide=decide,
-    untouched=False,
 )
 _PAIRS = replace(
     _SCORES,

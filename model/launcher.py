@@ -170,17 +170,22 @@ def run(
     _report(folder, total)
     if process.returncode:
         _kill(process, folder)  # a replica may be left where another one failed
-        who, code = _first_to_fail(folder / how.log, beginnings[how.log]) or (module, process.returncode)
-        command = f"\n    its command: {how.command[-1]}" if how.far else ""
-        log_says = _tail(folder / LOG, beginnings[LOG])
-        if _lost(code, how, by_hand):
-            raise ProcessLost(f"{who} {_ending(code)}{command}\n{log_says}", _next(folder, _advice(code, how)))
-        told = _error_of(folder)
-        if told is not None:  # what it asks for helps, and running it again does not
-            log_says = _tail(folder / LOG, beginnings[LOG], without=f"error: {told}\n")
-            raise type(told)(f"{told.what}{command}\n{log_says}", f"{told.todo} Its log is {folder / LOG}.".strip())
-        last = log_says.rstrip().rpartition("\n")[2].strip()
-        raise TrainingError(f"{who} {_ending(code)}: {last}{command}\n{log_says}", _next(folder, _advice(code, how)))
+        raise _failure(module, process.returncode, folder, how, beginnings, by_hand)
+
+
+def _failure(module: str, code: int, folder: Path, how: Way, beginnings: dict[str, int], by_hand: bool) -> BertError:
+    """The error of a process that ended with `code`. beginnings: where what it wrote begins in each of its logs."""
+    who, code = _first_to_fail(folder / how.log, beginnings[how.log]) or (module, code)
+    command = f"\n    its command: {how.command[-1]}" if how.far else ""
+    log_says = _tail(folder / LOG, beginnings[LOG])
+    if _lost(code, how, by_hand):
+        return ProcessLost(f"{who} {_ending(code)}{command}\n{log_says}", _next(folder, _advice(code, how)))
+    told = _error_of(folder)
+    if told is not None:  # what it asks for helps, and running it again does not
+        log_says = _tail(folder / LOG, beginnings[LOG], without=f"error: {told}\n")
+        return type(told)(f"{told.what}{command}\n{log_says}", f"{told.todo} Its log is {folder / LOG}.".strip())
+    last = log_says.rstrip().rpartition("\n")[2].strip()
+    return TrainingError(f"{who} {_ending(code)}: {last}{command}\n{log_says}", _next(folder, _advice(code, how)))
 
 
 def _environment(settings: TrainingSettings) -> dict[str, str]:

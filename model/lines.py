@@ -3,9 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
-from pipeline.errors import DataError, TrainingError
+from pipeline.errors import TrainingError
 
 TAIL_BYTES = 65_536
 
@@ -55,24 +55,6 @@ class Lines:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of an artifact. Raises DataError where it can't be read."""
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
-    return value
-
-
-@overload
-def short(value: float) -> float: ...
-@overload
-def short(value: float | None) -> float | None: ...
-def short(value: float | None) -> float | None:
-    """Six significant digits: enough for every curve, and rows stay readable."""
-    return None if value is None else float(f"{value:.6g}")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.artifact import short
+
 Numbers = npt.NDArray[Any]
 
 
@@ -78,7 +80,7 @@ def scores(names: Sequence[str], labels: Numbers, predictions: Numbers) -> dict[
     """Several metrics by name, six significant digits. Raises ValueError for empty arrays or unequal lengths."""
     if len(labels) == 0 or len(labels) != len(predictions):
         raise ValueError(f"{len(labels)} labels and {len(predictions)} predictions can't be scored")
-    return {name: float(f"{METRICS[name](labels, predictions):.6g}") for name in names}
+    return {name: short(METRICS[name](labels, predictions)) for name in names}
 
 
 def confusion(labels: Numbers, predictions: Numbers, classes: int) -> list[list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from model.memory import available_bytes
 from model.pretraining_job import Job
-from model.trials import Question, ask
+from model.trial_questions import Question, ask
 from pipeline import atomic, units
 from pipeline.errors import TrainingError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from model.lines import read_json
+from model.artifact import read_json
 from pipeline.errors import DataError
 
 FILE = "model.onnx"

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from model import bootstrap
+from model.artifact import read_table
 from model.bootstrap import Statistic
 from model.scoring.entities import Counts, added, counts_by_type
 from model.scoring.entity_scores import entity_statistics
@@ -91,9 +91,7 @@ class Resampled:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % percentile interval."""
-        edge = (1 - bootstrap.SHARE) / 2
-        low, high = np.quantile(self.values, [edge, 1 - edge])
-        return float(low), float(high)
+        return bootstrap.ends(self.values)
 
 
 # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -121,14 +119,6 @@ def read_predicted(
     if kind not in _GROUPS or data is None:
         return found
     return Predicted(kind, tuple(labels), tables, _groups(data / f"{part}.parquet", found.example_ids, kind))
-
-
-def read_table(path: Path) -> pa.Table:
-    """A Parquet file of an artifact. Raises DataError where it can't be read."""
-    try:
-        return pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} can't be read: {error}", "`bert verify` sets broken content aside.") from error
 
 
 def _known(kind: str, table: pa.Table) -> pa.Table:

@@ -1,11 +1,12 @@
 """`predicted_T`: a task that is only a test set, answered by the model of another task (GLUE's diagnostics by MNLI's)."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from model import lines
-from model.tasks import NOT_RUN
+from model.artifact import read_json
+from model.tasks import NOT_RUN, say_not_run
 from pipeline import atomic
 from pipeline.config import Architecture, Bilstm, PredictConfig
 from pipeline.errors import DataError
@@ -51,16 +52,14 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
     from model import checkpoint
     from model.answers import answers_of
     from model.classifier import Classifier
-    from model.devices import open_device
+    from model.devices import open_for_many_shapes
     from model.heads import head_of, scored_by
+    from model.metrics import spread
     from model.tuning_batches import batch_of
     from pipeline.tokenizer import load
 
-    task, trained = (
-        lines.read_json(inputs["task_data"] / "task.json"),
-        lines.read_json(inputs["finetuned"] / "config.json"),
-    )
-    told = lines.read_json(inputs["finetuned"] / "scores.json")
+    task, trained = read_json(inputs["task_data"] / "task.json"), read_json(inputs["finetuned"] / "config.json")
+    told = read_json(inputs["finetuned"] / "scores.json")
     for name in ("kind", "labels"):
         if task[name] != trained[name]:
             raise DataError(
@@ -68,14 +67,12 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
                 "Only a model of the same labels can answer it.",
             )
     if trained["encoder"] == "frozen":
-        return _say_not_run(
-            f"the model of {config.model} is no whole one: its encoder is frozen", [], task["title"], config, out
-        )
+        why = f"the model of {config.model} is no whole one: its encoder is frozen"
+        return say_not_run(config.task, task["title"], why, [], out)
     head, words = head_of(task), load(inputs["wordpiece_vocab"])
     read = head.read_windows if trained.get("long_texts") == "windows" else head.read
     assert read is not None  # a model was trained so
-    chosen = settings().training
-    device = open_device("cpu" if chosen.device == "xla" else chosen.device, chosen.threads)
+    device = open_for_many_shapes(settings().training)
     architecture = Architecture.model_validate(trained["architecture"])
     bilstm = Bilstm.model_validate(trained["bilstm"]) if trained["bilstm"] else None
     model = Classifier(architecture, trained["vocabulary_size"], head.classes(task), trained["pooling"], bilstm)
@@ -99,10 +96,7 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
     (out / "predictions").mkdir()
     table, _ = head.predictions(examples, logits, task["labels"], {})
     pq.write_table(table, out / "predictions" / f"test-seed-{seed}.parquet", compression="zstd")
-    one = {
-        name: {"median": v, "lowest": v, "highest": v, "deviation": None, "count": 1}
-        for name, v in (scores or {}).items()
-    }
+    one = {name: asdict(spread([value])) for name, value in (scores or {}).items()}
     atomic.write_json(
         out / "scores.json",
         {
@@ -128,14 +122,10 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
 
 def _not_run(inputs: Mapping[str, Path], name: str, config: PredictConfig, out: Path) -> dict[str, Any]:
     """Hand on what is missing: this task's data, or the other task's model."""
-    wanted = lines.read_json(inputs[name] / NOT_RUN)
+    wanted = read_json(inputs[name] / NOT_RUN)
     if name == "task_data":  # as it was said there
         atomic.write_json(out / NOT_RUN, {**wanted, "task": config.task})
         return {"not_run": wanted["why"], "wants": ", ".join(wanted["wants"]), "dropped": {}}
-    title = lines.read_json(inputs["task_data"] / "task.json")["title"]
-    return _say_not_run(f"it needs the model of {config.model}: {wanted['why']}", wanted["wants"], title, config, out)
-
-
-def _say_not_run(why: str, wants: list[str], title: str, config: PredictConfig, out: Path) -> dict[str, Any]:
-    atomic.write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": why, "wants": wants})
-    return {"not_run": why, "wants": ", ".join(wants), "dropped": {}}
+    title = read_json(inputs["task_data"] / "task.json")["title"]
+    why = f"it needs the model of {config.model}: {wanted['why']}"
+    return say_not_run(config.task, title, why, wanted["wants"], out)

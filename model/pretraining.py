@@ -13,7 +13,6 @@ The run folder is kept between attempts, so that a run that was cancelled or kil
     result/         what is published, with a manifest; it is there when the training has finished
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from model import checkpoint, launcher, lines
+from model.artifact import read_json
 from model.pretraining_job import STABLE
 from model.timeline import timeline
 from pipeline import atomic
@@ -42,12 +42,14 @@ STAGE = Stage(
         "model/pretrain.py",
         "model/pretraining.py",
         "model/pretraining_loop.py",
+        "model/pretraining_result.py",
         "model/bert.py",
         "model/attention.py",
         "model/dropout.py",
         "model/optimizer.py",
         "model/guard.py",
         "model/lines.py",
+        "model/artifact.py",
         "model/timeline.py",
         "model/replicas.py",
         "model/lamb.py",
@@ -107,7 +109,7 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
             for source in (words / "vocab.txt", words / "tokenizer.json", out / "config.json"):
                 if not (place / source.name).exists():
                     shutil.copyfile(source, place / source.name)
-    atomic.write_bytes(out / BEGUN, (json.dumps(begun, indent=1, sort_keys=True) + "\n").encode())
+    atomic.write_json(out / BEGUN, begun)
     return {**_statistics(run, config, vocabulary_size), "begun": begun["begun"], "drawn": begun["drawn"]}
 
 
@@ -121,9 +123,9 @@ def _begun(config: PretrainConfig, previous: Path | None) -> dict[str, Any]:
     if previous is None:
         return {"begun": "scratch", "drawn": ["all"], "imported": False}
     if config.start_mode is None:
-        before = json.loads((previous / BEGUN).read_text(encoding="utf-8"))
+        before = read_json(previous / BEGUN)
         return {"begun": "continue", "drawn": [], "imported": before["imported"]}
-    told = json.loads((previous / "told.json").read_text(encoding="utf-8"))
+    told = read_json(previous / "told.json")
     return {"begun": config.start_mode, "drawn": told["missing"], "imported": True}
 
 
@@ -135,7 +137,7 @@ def _with_architecture(config: PretrainConfig, previous: Path | None) -> TrainCo
             raise DataError(
                 "the configuration names no architecture, and there is no model to take it from", "Name it."
             )
-        described = json.loads((previous / "config.json").read_text(encoding="utf-8"))
+        described = read_json(previous / "config.json")
         architecture = Architecture.model_validate(described["architecture"])
     return TrainConfig.model_validate({**dict(config), "architecture": architecture})
 
@@ -147,7 +149,7 @@ def _statistics(run: Path, config: TrainConfig, vocabulary_size: int) -> dict[st
     speeds = [row for row in timing if "tokens_per_second" in row]
     rows = lines.read(run / "result" / "metrics.jsonl")
     logged = [row for row in rows if "loss" in row]
-    held_out = json.loads((run / "result" / "held_out.json").read_text(encoding="utf-8"))
+    held_out = read_json(run / "result" / "held_out.json")
     published = held_out["step"] - config.first_step  # with publish: best not the last
     final_row = next((row for row in reversed(logged) if row["step"] <= published), logged[-1])
     final = {name: value for name, value in final_row.items() if name not in ("step", "skipped_steps")}

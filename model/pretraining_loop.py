@@ -12,7 +12,6 @@ depends on how far ahead the device was.
 """
 
 import copy
-import json
 import math
 import shutil
 import sys
@@ -25,17 +24,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from model import budget, checkpoint, guard, lines, micro_batch
-from model.baselines import baselines
+from model.artifact import read_json, short
 from model.batches import (
     Batch,
     batch_of,
     check,
     held_out_rows,
 )
-from model.bert import BertForPretraining, initialize, pretraining_losses
+from model.bert import BertForPretraining, Losses, initialize, pretraining_losses
+from model.checkpoint_room import check_room, needed_bytes, room_bytes
 from model.child import Stop
+from model.chosen_optimizer import optimizer_of
 from model.curves import Curves
 from model.devices import Device, open_device
 from model.feed import Feed, Place
@@ -43,26 +45,24 @@ from model.fingerprint import fingerprint
 from model.flops import peak_flops, training_flops
 from model.found import Found
 from model.heartbeat import Heartbeat
-from model.lines import Lines, short
+from model.lines import Lines
 from model.optimizer import clip_gradients, clip_gradients_ahead
-from model.optimizers import optimizer_of
 from model.order import mix
 from model.pretraining_job import METRICS, STABLE, Job, State, Window, mean, rows_at_once
+from model.pretraining_result import publish, published_scores
 from model.replicas import Replicas
 from model.saver import Saver
 from model.schedule import learning_rate
 from model.targets import targets_of
 from model.unpadded import UnpaddedBatch, unpadded_of
-from pipeline import progress, units
+from pipeline import atomic, progress, units
 from pipeline.config import TrainConfig
-from pipeline.errors import DataError, StoreError, TrainingError
+from pipeline.errors import DataError, TrainingError
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import Shards
 
 TIMING_SECONDS = 5.0
 """between two rows of timing.jsonl"""
-CHECKPOINT_BYTES = 12
-"""of a parameter: itself and two moments, fp32"""
 REHEARSED = 2
 """parts of a batch that are timed before the first step, after one that warms up"""
 
@@ -163,7 +163,9 @@ class _Run:
         """step and last evaluation of the newest checkpoint"""
         training = job.training
         self.saver = Saver(folder / "checkpoints", training.keep_checkpoints, training.milestone_steps)
-        self._check_room()
+        self.parameters = sum(p.numel() for p in self.model.parameters())
+        if replicas.first:
+            check_room(folder, self.parameters)
         self.step_seconds = self._rehearse()
         self.config = self._planned()
         kept = self._begin_on_device()
@@ -354,21 +356,28 @@ class _Run:
             batch = self._made(some)
             unlike = self.replicas.rank or part
             self.device.seed_step(mix(config.seed, self.replicas.rank, part) if unlike else config.seed, number)
-            with self.device.autocast(config.precision):
-                words, pairs = batch.logits(self.model)
-                losses = pretraining_losses(
-                    words,
-                    batch.masked_ids,
-                    pairs,
-                    batch.labels,
-                    masked_weights=batch.masked_weights,
-                    batch_words=words_total,
-                    batch_rows=pairs_total,
-                )
+            words, pairs, losses = self._said(batch, words_total, pairs_total)
             losses.total.backward()
             found.add(losses, words, pairs, batch, words_total, pairs_total)
             found.count(some, batch, training_flops(config.architecture, self.job.vocabulary_size, some))
         return found if rehearsal else found.of_all(self.replicas)
+
+    def _said(
+        self, batch: Batch | UnpaddedBatch, words_total: float | Tensor, pairs_total: float | Tensor
+    ) -> tuple[Tensor, Tensor | None, Losses]:
+        """The model's logits of words and of pairs, and their share in the losses of a batch of so many of both."""
+        with self.device.autocast(self.config.precision):
+            words, pairs = batch.logits(self.model)
+            losses = pretraining_losses(
+                words,
+                batch.masked_ids,
+                pairs,
+                batch.labels,
+                masked_weights=batch.masked_weights,
+                batch_words=words_total,
+                batch_rows=pairs_total,
+            )
+        return words, pairs, losses
 
     def _made(self, rows: Shards) -> Batch | UnpaddedBatch:
         """The rows as the model takes them here, on the device."""
@@ -484,19 +493,9 @@ class _Run:
                 continue
             rows = held_out_rows(self.held_out_shards, parts[turn + replicas.rank], self.targets)
             batch = self._made(rows)
-            with self.device.autocast(self.config.precision):
-                words, sentences = batch.logits(self.model)
-                totals = [self.device.scalar(count) for count in (len(rows.masked_ids), len(rows))]
-                losses = pretraining_losses(
-                    words,
-                    batch.masked_ids,
-                    sentences,
-                    batch.labels,
-                    masked_weights=batch.masked_weights,
-                    batch_words=totals[0],
-                    batch_rows=totals[1],
-                )
-            found.add(losses, words, sentences, batch, *totals)
+            words_total, pairs_total = (self.device.scalar(count) for count in (len(rows.masked_ids), len(rows)))
+            words, pairs, losses = self._said(batch, words_total, pairs_total)
+            found.add(losses, words, pairs, batch, words_total, pairs_total)
             found.count(rows, batch)
             self.device.begin()
         found = found.of_all(replicas).read()
@@ -589,7 +588,7 @@ class _Run:
         Raises:
             DataError: that is another model.
         """
-        before = json.loads((previous / "config.json").read_text(encoding="utf-8"))
+        before = read_json(previous / "config.json")
         changes = _differences(before, {name: value for name, value in self._shape().items() if name in before})
         if changes:
             raise DataError(
@@ -602,7 +601,7 @@ class _Run:
             raise DataError(f"{previous} holds {unknown.unexpected_keys[0]}, which the model lacks", "Import it again.")
         if warm:
             return
-        updates = json.loads((previous / "optimizer.json").read_text(encoding="utf-8"))["updates"]
+        updates = read_json(previous / "optimizer.json")["updates"]
         self.optimizer.load_state(checkpoint.load_tensors(previous / "optimizer.safetensors"), updates)
         self.state.updates = updates
 
@@ -616,7 +615,7 @@ class _Run:
 
     def _announce(self, resumed: bool) -> None:
         config, training = self.config, self.job.training
-        rows, parameters = len(self.train_shards), sum(p.numel() for p in self.model.parameters())
+        rows = len(self.train_shards)
         epochs = config.steps * config.batch_size / rows
         seconds = self.step_seconds
         hours = (config.steps - self.state.step) * seconds * (1 + self._evaluating_share()) / 3600
@@ -629,14 +628,12 @@ class _Run:
             "ranks": self.replicas.count,
             "steps": config.steps,
             "epochs": epochs,
-            "parameters": parameters,
+            "parameters": self.parameters,
         }
-        milestones = config.steps // training.milestone_steps if training.milestone_steps else 0
-        disk = parameters * CHECKPOINT_BYTES * (training.keep_checkpoints + 2 + milestones)
-        free = self._room()
+        disk, free = needed_bytes(self.parameters, config, training), room_bytes(self.folder)
         told = (
             f"{config.steps:,} steps of {config.batch_size} × {config.sequence_length} tokens: {epochs:.2f} epochs of "
-            f"{rows:,} sequences, {parameters:,} parameters; about {_duration(hours)} at {seconds:.3g} s a step, "
+            f"{rows:,} sequences, {self.parameters:,} parameters; about {_duration(hours)} at {seconds:.3g} s a step, "
             f"{units.size(disk)} of checkpoints, on {self.replicas.count} × {self.device.name}; "
             + (f"goes on from step {self.state.step:,}" if resumed else "from the start")
         )
@@ -645,20 +642,6 @@ class _Run:
         if self.timing is not None:
             self.timing.append(row | {"told": told})
         self._say(told)
-
-    def _check_room(self) -> None:
-        """Refuse to begin where not even two checkpoints fit: the newest stays until another one is whole."""
-        least, free = sum(p.numel() for p in self.model.parameters()) * CHECKPOINT_BYTES * 2, self._room()
-        if self.replicas.first and free < least:
-            raise StoreError(
-                f"{self.folder} has room for {units.size(free)}, two checkpoints of this model take {units.size(least)}",
-                "Free space, or set `home` in settings.yaml to a folder on another disk.",
-            )
-
-    def _room(self) -> int:
-        """Bytes that checkpoints can have: what is free, and what those of this run take already."""
-        there = sum(path.stat().st_size for path in (self.folder / "checkpoints").rglob("*.safetensors"))
-        return shutil.disk_usage(self.folder).free + there
 
     def _planned(self) -> TrainConfig:
         """The configuration with as many steps as `max_hours` leaves, and its schedule in proportion. Decided once: a run
@@ -769,46 +752,15 @@ class _Run:
             "updates": self.state.updates,
             "step": self.config.first_step + self.state.step,
         }
-        _write(place / "optimizer.json", done)
+        atomic.write_json(place / "optimizer.json", done)
 
     def _publish(self) -> None:
-        """RUN_DIR/result: what the stage publishes, with nothing in it that depends on the machine's speed."""
-        scores = self._last_scores()
-
-        def fill(place: Path) -> None:
-            if self.config.publish == "best":
-                self._copy(self.folder / f"best-{self.state.best_step}", place)
-            else:
-                self._weights(place)
-            if self.config.stable_step is not None:
-                (place / STABLE).mkdir()
-                self._copy(self.folder / STABLE, place / STABLE)
-            _write(place / "config.json", self._shape())
-            _write(place / "held_out.json", scores)
-            shutil.copyfile(self.folder / METRICS, place / METRICS)
-
-        checkpoint.write_verified(self.folder / "result", fill)
-
-    def _copy(self, kept: Path, place: Path) -> None:
-        """Copy weights and optimizer that were kept on the way."""
-        problem = checkpoint.broken(kept)
-        if problem:
-            raise TrainingError(f"the weights kept in {kept} are broken: {problem}", "Start the run anew with --force.")
-        for name in ("model.safetensors", "optimizer.safetensors", "optimizer.json"):
-            shutil.copyfile(kept / name, place / name)
-
-    def _last_scores(self) -> dict[str, Any]:
-        rows = [json.loads(line) for line in (self.folder / METRICS).read_text(encoding="utf-8").splitlines()]
-        step = self.state.best_step if self.config.publish == "best" else self.config.steps
-        last = next(row["held_out"] for row in reversed(rows) if "held_out" in row and row["step"] == step)
-        held_out = self._held_out_rows()
-        return {
-            "step": self.config.first_step + (step or 0),
-            "sequences": len(held_out),
-            "masked_words": len(held_out_rows(self.held_out_shards, held_out, self.targets).masked_ids),
-            **last,
-            "baselines": baselines(self.train_shards, self.held_out_shards, len(held_out), self.targets),
-        }
+        """RUN_DIR/result: what the stage publishes."""
+        best, rows = self.state.best_step, self._held_out_rows()
+        scores = published_scores(
+            self.folder, self.config, best, self.train_shards, self.held_out_shards, rows, self.targets
+        )
+        publish(self.folder, self.config, best, self._weights, self._shape(), scores)
 
 
 @dataclass(frozen=True)
@@ -834,10 +786,6 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     ]
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
 
 
 @contextmanager

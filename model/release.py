@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from model import checkpoint
+from model.artifact import read_json
 from model.pages import escape_markdown
 from model.weights import config_to_hugging_face, to_hugging_face
 from pipeline.config import Architecture, ReleaseConfig
@@ -43,8 +44,8 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
     from safetensors.numpy import load_file, save_file
 
     words = inputs["wordpiece_vocab"]
-    trained = json.loads((inputs["pretrained"] / "config.json").read_text(encoding="utf-8"))
-    scores = json.loads((inputs["pretrained"] / "held_out.json").read_text(encoding="utf-8"))
+    trained = read_json(inputs["pretrained"] / "config.json")
+    scores = read_json(inputs["pretrained"] / "held_out.json")
     architecture = Architecture.model_validate(trained["architecture"])
     tokenizer = load(words)
     if len(tokenizer.vocabulary) != trained["vocabulary_size"]:
@@ -53,7 +54,7 @@ def make_release(inputs: Mapping[str, Path], config: ReleaseConfig, out: Path) -
             "Materialize pretrained and release again, from one vocabulary.",
         )
     begun = inputs["pretrained"] / "begun.json"
-    imported = begun.exists() and json.loads(begun.read_text(encoding="utf-8"))["imported"]
+    imported = begun.exists() and read_json(begun)["imported"]
     weights = to_hugging_face(load_file(inputs["pretrained"] / "model.safetensors"))
     if trained["sentence_task"] == "none":
         weights["cls.seq_relationship.weight"] = np.zeros((2, architecture.hidden), np.float32)

@@ -15,7 +15,6 @@ report_words       plain sentences and warnings
 report_plots       the plots
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from model import bootstrap, glue_average, lines, pages, report_contamination, report_settings, report_words
+from model.artifact import read_json, write_json
 from model.imported import TOLD as IMPORTED
 from model.known_tasks import title_of
 from model.release import SENTENCE_VECTORS
@@ -104,7 +104,7 @@ def make_report(inputs: Mapping[str, Path], config: ReportConfig, out: Path) -> 
     content["with_and_without"] = report_contamination.rows_of([task for task in tasks if task["ran"]])
     content["warnings"] = report_words.warnings(tasks, content["pretraining"] or {})
     _write_examples(results, out)
-    pages.write(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    write_json(out / "report.json", content)
     pages.write(out / "report.md", _render("report.md.j2", content, shown_errors=ERRORS_IN_MARKDOWN))
     curves = _curves(encoder) if encoder else {}
     losses = {task: _loss_curves(folder) for task, folder in folders.items()}
@@ -141,9 +141,9 @@ def _glue(results: Mapping[str, TaskResult]) -> dict[str, list[dict[str, Any]]]:
 
 def _pretraining(folder: Path) -> dict[str, Any]:
     """Held-out scores with their baselines, None for a model made elsewhere, and the shape of the network."""
-    described = lines.read_json(folder / "config.json")
+    described = read_json(folder / "config.json")
     return {
-        "held_out": None if (folder / IMPORTED).exists() else lines.read_json(folder / "held_out.json"),
+        "held_out": None if (folder / IMPORTED).exists() else read_json(folder / "held_out.json"),
         "architecture": described["architecture"],
         "vocabulary_size": described["vocabulary_size"],
         "sentence_task": described["sentence_task"],
@@ -168,7 +168,7 @@ def _curves(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
 
 def _loss_curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
     """network → points (step, training loss), the mean over the seeds of the combination that was chosen of a grid."""
-    scores = lines.read_json(folder / "scores.json")
+    scores = read_json(folder / "scores.json")
     chosen = {"pretrained": scores, **scores.get("baselines", {})}
     found: dict[str, dict[int, list[float]]] = {}
     for row in lines.read(folder / "metrics.jsonl"):

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from model import bootstrap, lines
+from model import bootstrap
+from model.artifact import read_json, read_table
 from model.contamination import TOUCHED
 from model.isolated import isolated
-from model.predicted import Predicted, read_table, resampled, scored
+from model.predicted import Predicted, resampled, scored
 from model.shown_numbers import decimal, interval
 
 Overlap = Mapping[str, Mapping[str, Any]]
@@ -25,7 +26,7 @@ Overlap = Mapping[str, Mapping[str, Any]]
 
 def read_overlap(folder: Path) -> dict[str, dict[str, Any]]:
     """The folder of `contamination`. Raises DataError where it can't be read."""
-    tasks: dict[str, dict[str, Any]] = lines.read_json(folder / "contamination.json")["tasks"]
+    tasks: dict[str, dict[str, Any]] = read_json(folder / "contamination.json")["tasks"]
     for row in read_table(folder / TOUCHED).select(["task", "part", "example_id"]).to_pylist():
         ids = tasks[row["task"]].setdefault("ids", {})
         ids.setdefault(row["part"], set()).add(row["example_id"])

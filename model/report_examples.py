@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from model.artifact import read_table
 from model.isolated import isolated
-from model.predicted import SCORED, Predicted, answers, exactly_right, read_table, right
+from model.predicted import SCORED, Predicted, answers, exactly_right, right
 from model.scoring.entities import entities
 from model.shown_numbers import decimal
 from pipeline.iob import TAG

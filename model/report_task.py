@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from model import lines, metrics
+from model import metrics
+from model.artifact import read_json
 from model.glue_average import Measured
 from model.isolated import isolated
 from model.known_tasks import published_of
@@ -66,15 +67,15 @@ def task_result(task: str, inputs: Mapping[str, Path], overlap: Overlap) -> Task
     if folder is None:
         raise DataError(f"the report has no input finetuned_{task}", f"Materialize finetuned_{task} first.")
     if (folder / NOT_RUN).exists():
-        wanted = lines.read_json(folder / NOT_RUN)
+        wanted = read_json(folder / NOT_RUN)
         kept = {name: wanted[name] for name in ("title", "why", "wants")}
         kept["failed"] = bool(wanted.get("failed"))
         return TaskResult({"task": task, "ran": False, **kept, "published": published_of(task)})
-    scores, data = lines.read_json(folder / "scores.json"), inputs.get(f"task_data_{task}")
+    scores, data = read_json(folder / "scores.json"), inputs.get(f"task_data_{task}")
     metric, kind = scores["metric"], scores["kind"]
     rows, predicted, measured = [], {}, {}
     told = data / "task.json" if data else None
-    unofficial = not_official(lines.read_json(told)) if told and told.exists() else {}
+    unofficial = not_official(read_json(told)) if told and told.exists() else {}
     for part in PARTS:
         if (summary := scores["summary"].get(part)) is None:
             continue

@@ -75,10 +75,14 @@ class Source:
 
 def of_release(card: str, entries: Sequence[Mapping[str, Any]], source: Source) -> str:
     """The card of a release with a section on its scores after fine-tuning, and these in its metadata."""
+    return with_section(card, _index(source.recipe, entries), _section(entries, source))
+
+
+def with_section(card: str, metadata: Mapping[str, Any], section: str) -> str:
+    """The card of a release with one more section, before its use, and more metadata."""
     _, front, text = card.split("---\n", 2)
     before, use, after = text.partition("## Use\n")
-    metadata = front + yaml_text(_index(source.recipe, entries))
-    return f"---\n{metadata}---\n{before}{_section(entries, source)}{use}{after}"
+    return f"---\n{front}{yaml_text(metadata)}---\n{before}{section}{use}{after}"
 
 
 def of_finetuned(entry: Mapping[str, Any], source: Source, architecture: str) -> str:

@@ -6,7 +6,7 @@ model has positions. Cosines need no vectors of length 1, so there is no module 
 
 from pathlib import Path
 
-from model.lines import read_json
+from model.artifact import read_json
 from pipeline import atomic
 
 _MODULES = "sentence_transformers.models"

@@ -67,11 +67,6 @@ class SpanPrediction:
         """By how much "no answer" beats the best answer; the null score itself where the document has no token."""
         return self.null_score - (self.answer.score if self.answer else 0.0)
 
-    @property
-    def null_probability(self) -> float:
-        """That of "no answer" among the n-best; 0 where it may not be said."""
-        return next((each.probability for each in self.n_best if not each.text), 0.0)
-
     def text(self, null_threshold: float | None) -> str:
         """The best answer, or "" where `null_odds` is above the threshold. None: every question is answered (1.1)."""
         if self.answer is None or (null_threshold is not None and self.null_odds > null_threshold):

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model import lines
+from model.artifact import read_json, read_table
 from model.known_tasks import KNOWN
 from model.leaderboard import GLUE_FILES, glue_submission, squad_file, squad_no_answer_file
-from model.predicted import read_table
 
 GLUE_ZIP = "leaderboards/glue.zip"
 SQUAD = ("squad1_1", "squad2_0")
@@ -67,7 +66,7 @@ def _test(folder: Path, part: str) -> list[Any]:
 
 
 def _published(folder: Path) -> int | None:
-    seed: int | None = lines.read_json(folder / "scores.json").get("published_seed")
+    seed: int | None = read_json(folder / "scores.json").get("published_seed")
     return seed
 
 

@@ -163,8 +163,8 @@ class _Place:
     path: Path
     line: int
 
-    def wrong(self, what: str, todo: str = "Correct the value, or name another column.") -> DataError:
-        return DataError(f"{self.path}, line {self.line}: {what}", todo)
+    def wrong(self, what: str) -> DataError:
+        return DataError(f"{self.path}, line {self.line}: {what}", "Correct the value, or name another column.")
 
     def text(self, row: dict[str, Any], column: str) -> str:
         """A text; "" where there is none."""

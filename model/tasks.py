@@ -7,7 +7,6 @@ task_split       train, dev and test
 task_kinds       the tables
 """
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model import conll
+from model.artifact import read_json, write_json
 from model.known_tasks import KNOWN, KnownTask, title_of
 from model.official_files import official_files, where_to_get
 from model.task_examples import Counted, File, answer_column, read_examples, with_answers
 from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
 from model.task_records import MALFORMED, SUFFIXES, read_records
 from model.task_split import Parts, by_hash, overlap, positives, split_own
-from pipeline import progress, sources
+from pipeline import atomic, progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
 from pipeline.iob import is_iob
@@ -61,7 +61,6 @@ STAGE = Stage(
     failure="model.tasks:say_failed",
 )
 
-EXAMPLES_SCHEMA = SCHEMAS["classification"]
 NOT_RUN = "not_run.json"
 """stands in the place of everything else: the data was never there, or the task `failed`"""
 CLASSES = ("classification", "pair_classification")
@@ -146,8 +145,14 @@ class _Read:
 def _not_run(config: TaskDataConfig, out: Path, absent: _Absent) -> dict[str, Any]:
     todo = {"todo": absent.todo} if absent.todo else {}
     title = title_of(config.task, config.define)
-    _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": absent.why, "wants": absent.wants, **todo})
+    write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": absent.why, "wants": absent.wants, **todo})
     return {"not_run": absent.why, "wants": ", ".join(absent.wants), **todo, "dropped": {}}
+
+
+def say_not_run(task: str, title: str, why: str, wants: Sequence[str], out: Path) -> dict[str, Any]:
+    """Write not_run.json of a task that has data and can't be trained or answered; the statistics of that."""
+    atomic.write_json(out / NOT_RUN, {"task": task, "title": title, "why": why, "wants": wants})
+    return {"not_run": why, "wants": ", ".join(wants), "dropped": {}}
 
 
 def say_failed(inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> dict[str, Any]:
@@ -155,10 +160,10 @@ def say_failed(inputs: Mapping[str, Path], config: Any, out: Path, why: str) -> 
     same. `config`: of this stage, or one that reads `inputs["task_data"]`."""
     told = inputs["task_data"] / "task.json" if "task_data" in inputs else None
     if told is not None and told.exists():
-        title = json.loads(told.read_text(encoding="utf-8"))["title"]
+        title = read_json(told)["title"]
     else:
         title = title_of(config.task, getattr(config, "define", None))
-    _write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": why, "wants": [], "failed": True})
+    write_json(out / NOT_RUN, {"task": config.task, "title": title, "why": why, "wants": [], "failed": True})
     return {"not_run": why, "wants": "", "dropped": {}}
 
 
@@ -486,7 +491,7 @@ def _write(task: str, read: _Read, out: Path) -> dict[str, Any]:
         **({"score_range": [min(scores), max(scores)]} if scores else {}),
         **({"answers": dict(sorted(counted.answers.items()))} if form.kind == "span" else {}),
     }
-    _write_json(out / "task.json", content)
+    write_json(out / "task.json", content)
     return {
         "title": content["title"],
         "examples": sum(counts.values()),
@@ -518,7 +523,3 @@ def _write_table(path: Path, form: TaskForm, examples: list[Example], numbers: M
     columns = [pa.array([value(each, field.name) for each in examples], field.type) for field in schema]
     table = pa.Table.from_arrays(columns, schema=schema)
     pq.write_table(table, path, compression="zstd", row_group_size=GROUP_ROWS)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

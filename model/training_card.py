@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model.pages import escape_markdown
-from model.results_card import yaml_text
+from model.results_card import with_section
 
 
 def with_training(card: str, told: Mapping[str, Any]) -> str:
     """The card of a release with sections on its text, its training and its attestations, and these in its metadata."""
-    _, front, text = card.split("---\n", 2)
-    before, use, after = text.partition("## Use\n")
     metadata = {"language": told["languages"]} if told["languages"] else {}
     metadata |= {"license": told["licence"]} if told["licence"] else {}
-    return f"---\n{front}{yaml_text(metadata)}---\n{before}{_sections(told)}{use}{after}"
+    return with_section(card, metadata, _sections(told))
 
 
 def _sections(told: Mapping[str, Any]) -> str:

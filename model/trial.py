@@ -1,11 +1,10 @@
 """Steps of a throw-away model with random rows, as the pretraining loop makes them: what they take of time and of memory.
 
-    python -m model.trial PID      a process of its own; model/trials.py starts it and says what is asked and answered
+    python -m model.trial PID      a process of its own; model/trial_questions.py starts it and says what is asked and answered
 
 Nothing of it reaches a run: its weights, random numbers and memory end with the process.
 """
 
-import ctypes
 import hashlib
 import json
 import os
@@ -21,12 +20,13 @@ import torch
 
 from model.batches import batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
+from model.child import end_with_parent
+from model.chosen_optimizer import optimizer_of
 from model.devices import Device, open_device
 from model.optimizer import clip_gradients
-from model.optimizers import optimizer_of
 from model.pretraining import STAGE
 from model.random_rows import random_rows
-from model.trials import Question
+from model.trial_questions import Question
 from model.unpadded import unpadded_of
 from pipeline import atomic
 from pipeline.errors import BertError
@@ -42,7 +42,6 @@ REMEMBERED_SECONDS = 3.0
 """What took longer is kept in the cache"""
 CUDA_SHARE = 0.9
 """of the memory of a card that is free, a part may take: the rest is for what a long run fragments"""
-PR_SET_PDEATHSIG = 1
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -219,7 +218,7 @@ def _code() -> str:
 
 def main() -> None:
     """Answer the questions on standard input, a line each; ends with the process that asked, whose id is the argument."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    end_with_parent(signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         return  # it has ended meanwhile
 

@@ -1,6 +1,8 @@
 """What all tests share: the way to the optional data folder, and an environment without telemetry."""
 
+import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,21 @@ def shared(path: str) -> Path:
     if not found.exists():
         pytest.skip(f"needs {path} of the shared folder (set BERT_SHARED), which is not on this machine")
     return found
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that one of the processes of this test run makes, while those that want it too wait."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # each process has its own in there
+    folder, done = base / name, base / f"{name}.done"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # half of it, by one that failed
+            make(folder)
+            done.touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

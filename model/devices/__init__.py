@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 
 from pipeline.errors import TrainingError
+from pipeline.settings import TrainingSettings
 
 
 class Device(Protocol):
@@ -97,3 +98,8 @@ def open_device(kind: str, threads: int, local_rank: int = 0) -> Device:
     from model.devices.cpu import Cpu
 
     return Cpu()
+
+
+def open_for_many_shapes(training: TrainingSettings) -> Device:
+    """The device for batches of many shapes: that of the settings, but the CPU of a host whose `device` is xla."""
+    return open_device("cpu" if training.device == "xla" else training.device, training.threads)

@@ -4,13 +4,13 @@ The champion is the one that was in use when the retrain began (pipeline/retrain
 Without a champion only the floors count, and what a release must be in any case.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from model import lines, pages
+from model.artifact import read_json, write_json
 from model.promotion import drift, gates, task_scores
 from model.promotion.gates import POINTS, Gate
 from model.promotion.in_use import Champion, trained_on
@@ -82,7 +82,7 @@ def decide(inputs: Mapping[str, Path], config: DecisionConfig, out: Path) -> dic
         "gates": [gate.plain() for gate in found],
     }
     content["in_words"] = gates.in_words(content)
-    pages.write(out / DECISION, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    write_json(out / DECISION, content)
     pages.write(out / "decision.md", pages.render("decision.md.j2", {}, **content))
     failed = [gate.name for gate in found if gate.passed is False]
     return {
@@ -127,7 +127,7 @@ def _health(inputs: Mapping[str, Path], config: DecisionConfig) -> Iterator[Gate
 
 def _floors(inputs: Mapping[str, Path], config: DecisionConfig) -> Iterator[Gate]:
     last = inputs[f"pretrained_{config.pretraining.sequence_length}"]
-    learned = lines.read_json(last / "held_out.json")
+    learned = read_json(last / "held_out.json")
     known = {"mlm_accuracy": learned["mlm_accuracy"], "sentence_accuracy": learned["nsp_accuracy"]}
     for name, least in config.gates.floors.items():
         score = known.get(name)

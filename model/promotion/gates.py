@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from model import bootstrap
@@ -56,9 +55,7 @@ class Difference:
 
 def difference(ours: float, theirs: float, resamples: tuple[Numbers, Numbers], drawn: int) -> Difference:
     """resamples: the two numbers in the same resamples, float64 [resamples] each."""
-    edge = (1 - bootstrap.SHARE) / 2
-    low, high = np.quantile(resamples[0] - resamples[1], [edge, 1 - edge])
-    return Difference(ours, theirs, float(low), float(high), drawn)
+    return Difference(ours, theirs, *bootstrap.ends(resamples[0] - resamples[1]), drawn)
 
 
 # ── one by one ───────────────────────────────────────────────────────────────────────────────────────────────────────

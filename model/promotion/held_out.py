@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model import bootstrap, lines
+from model import bootstrap
+from model.artifact import read_json
 from model.batches import held_out_rows
 from model.promotion import gates, likelihood, same_text
 from model.promotion.gates import POINTS, Difference, Gate
@@ -89,7 +90,7 @@ def _on_words(
 
 def _positions(folders: Sequence[Path]) -> int:
     """The longest sequence that all of these releases read."""
-    return min(int(lines.read_json(folder / "config.json")["max_position_embeddings"]) for folder in folders)
+    return min(int(read_json(folder / "config.json")["max_position_embeddings"]) for folder in folders)
 
 
 def _of_ratios(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers], documents: Numbers) -> Difference:

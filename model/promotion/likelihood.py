@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from model.batches import batch_of
-from model.devices import open_device
+from model.devices import open_for_many_shapes
 from model.fill_mask import load_release
 from pipeline import progress
 from pipeline.settings import settings
@@ -37,8 +37,7 @@ def of_rows(release: Path, rows: Shards, sequence_length: int, precision: str, w
 
     Raises DataError where the folder is no release.
     """
-    chosen = settings().training
-    device = open_device("cpu" if chosen.device == "xla" else chosen.device, chosen.threads)
+    device = open_for_many_shapes(settings().training)
     model = load_release(release).to(device.torch_device)
     losses, pairs = [], []
     starts = range(0, len(rows), ROWS_AT_ONCE)

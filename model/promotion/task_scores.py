@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from model import lines
+from model.artifact import read_json
 from model.known_tasks import title_of
 from model.predicted import Predicted, read_predicted, resampled
 from model.promotion import gates
@@ -25,7 +25,7 @@ def scores_of(folder: Path | None) -> dict[str, Any] | None:
     """scores.json of a task; None where it was not run, or failed."""
     if folder is None or (folder / NOT_RUN).exists():
         return None
-    return dict(lines.read_json(folder / "scores.json"))
+    return dict(read_json(folder / "scores.json"))
 
 
 def part_of(scores: Mapping[str, Any]) -> str | None:
@@ -99,7 +99,7 @@ def contamination(champion: Champion, inputs: Mapping[str, Path], config: Decisi
     if folder is None:
         yield gates.without("contamination", "the champion's is not known")
         return
-    ours, theirs = (lines.read_json(each / "contamination.json")["tasks"] for each in (inputs["contamination"], folder))
+    ours, theirs = (read_json(each / "contamination.json")["tasks"] for each in (inputs["contamination"], folder))
     for task, entry in ours.items():
         old = theirs.get(task) or {}
         if entry["share"] is not None and old.get("share") is not None:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import psutil
+import pytest
 
 from pipeline.store import Record, Store
 from tests import tiny
@@ -24,6 +26,17 @@ ASSETS = (
     *("pretraining_shards_32", "pretrained_32", "pretraining_shards_64", "pretrained_64", "release"),
     *("task_data_places", "finetuned_places", "task_data_cola", "finetuned_cola", "contamination", "benchmark_report"),
 )
+
+
+def environment_in(folder: Path) -> dict[str, str]:
+    """Of a `bert` with the settings of a folder: as a user's, without what only tests install and every run would load.
+
+    jsonschema, if it finds rfc3987_syntax (there for cyclonedx), compiles a grammar for more than a second.
+    """
+    clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "hidden"), os.environ.get("PYTHONPATH")]))
+    settings = str(folder / "settings.yaml")
+    return {**clean, "BERT_SETTINGS": settings, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
 
 
 @dataclass(frozen=True)
@@ -56,8 +69,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
-        return {**clean, "BERT_SETTINGS": str(self.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
+        return environment_in(self.folder)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "assets.command", *arguments]
@@ -138,6 +150,14 @@ def kill_tree(pid: int) -> None:
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_)
+
+
+def dagster_runs(home: Path) -> dict[str, str]:
+    """Dagster's runs, the newest first: id → status."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DAGSTER_HOME", str(home / "dagster"))
+        with dg.DagsterInstance.get() as opened:
+            return {run.run_id: run.status.value for run in opened.get_runs()}
 
 
 def recorded(store: Store, recipe: str, asset: str, stage: str, version: str, inputs: dict[str, str]) -> Record:

@@ -22,19 +22,8 @@ import pytest
 from model.order import mix, rows_of
 from pipeline.shard_reader import ShardReader
 from pipeline.shard_schema import shard_files
-from tests.assets.bertcli import ASSETS, World, kill_tree, tree, when
+from tests.assets.bertcli import ASSETS, World, dagster_runs, kill_tree, tree, when
 from tests.conftest import ROOT
-
-
-def runs(world: World) -> dict[str, str]:
-    """Dagster's runs: id → status."""
-    code = (
-        "import dagster as dg, json\n"
-        "with dg.DagsterInstance.get() as i: print(json.dumps({r.run_id: r.status.value for r in i.get_runs()}))"
-    )
-    environment = {**world.environment, "DAGSTER_HOME": str(world.home / "dagster")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.fixture
@@ -48,10 +37,10 @@ def copy(made: World, tmp_path: Path) -> World:
 
 def test_every_asset_is_made_and_a_second_run_starts_nothing(made: World) -> None:
     assert made.states() == dict.fromkeys(ASSETS, "up to date")
-    before, versions = runs(made), made.versions()
+    before, versions = dagster_runs(made.home), made.versions()
     output = made.bert("run", "tiny")
     assert "17 of 17 assets are up to date" in output and "▸" not in output
-    assert runs(made) == before, "no run was started"
+    assert dagster_runs(made.home) == before, "no run was started"
     assert made.versions() == versions
 
 
@@ -197,11 +186,11 @@ def test_an_edit_touches_exactly_its_assets_and_the_revert_costs_nothing(copy: W
     copy.bert("run", "tiny/pretraining_shards_64")
     assert copy.versions()["pretraining_shards_64"] != before["pretraining_shards_64"]
     copy.edit("dupe_factor: 3", "dupe_factor: 2")
-    counted = len(runs(copy))
+    counted = len(dagster_runs(copy.home))
     output = copy.bert("run", "tiny")
     assert "17 of 17 assets are up to date" in output
     assert copy.versions() == before
-    assert len(runs(copy)) == counted, "settled without a step"
+    assert len(dagster_runs(copy.home)) == counted, "settled without a step"
     assert stale(copy) == set()
 
 
@@ -210,7 +199,7 @@ def test_a_child_recipe_reuses_what_it_shares(copy: World) -> None:
     child, parent = copy.versions("tiny_child"), copy.versions()
     for asset in ("wikipedia_text", "documents", "wordpiece_vocab"):
         assert child[asset] == parent[asset]
-    assert len(runs(copy)) == 1
+    assert len(dagster_runs(copy.home)) == 1
     chain = {step["asset"]: step for step in copy.json("audit", "tiny_child/wordpiece_vocab")["chain"]}
     assert {step["recipe"] for step in chain.values()} == {"tiny_child"}
 
@@ -229,7 +218,7 @@ def test_a_lost_dagster_database_is_filled_again(copy: World) -> None:
     shutil.rmtree(copy.home / "dagster")
     assert copy.states() == dict.fromkeys(ASSETS, "up to date")
     assert "17 of 17 assets are up to date" in copy.bert("run", "tiny")
-    assert runs(copy) == {}
+    assert dagster_runs(copy.home) == {}
     assert stale(copy) == set()
 
 
@@ -275,12 +264,12 @@ def test_killed_during_every_stage_and_run_again_everything_comes_out_equal(made
             kill_tree(pid)
 
         when(process, lambda line, asset=asset: line.startswith(f"▸ {asset}"), kill)
-        assert world.json("verify")["problems"] == []
+        assert world.store.verify() == []
     assert "tiny is up to date" in world.bert("run", "tiny")
     assert world.versions() == made.versions()
     assert world.json("verify")["problems"] == []
     assert not list((world.home / "staging").iterdir())
-    assert set(runs(world).values()) <= {"SUCCESS", "FAILURE"}, "no run stays STARTED"
+    assert set(dagster_runs(world.home).values()) <= {"SUCCESS", "FAILURE"}, "no run stays STARTED"
 
 
 def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(copy: World) -> None:
@@ -306,7 +295,7 @@ def test_an_orphaned_step_ends_itself_and_the_dead_run_is_ended_by_the_next(copy
     assert not [p for p in left if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"]
     world.edit("steps: 100000", "steps: 30")
     assert "ended run" in world.bert("run", "tiny/wordpiece_vocab")
-    assert sorted(runs(world).values()) == ["FAILURE", "SUCCESS"]
+    assert sorted(dagster_runs(world.home).values()) == ["FAILURE", "SUCCESS"]
 
 
 def test_a_step_that_starts_as_its_run_is_killed_holds_nobody_up(tmp_path: Path) -> None:
@@ -326,7 +315,7 @@ def test_a_step_that_starts_as_its_run_is_killed_holds_nobody_up(tmp_path: Path)
                 p.kill()
     process.wait()
     assert "tiny/books_files is up to date" in world.bert("run", "tiny/books_files")
-    assert set(runs(world).values()) <= {"FAILURE", "SUCCESS"}
+    assert set(dagster_runs(world.home).values()) <= {"FAILURE", "SUCCESS"}
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -90,7 +90,7 @@ def test_the_commands_of_a_page_run(page: str, made: World, twice: World, progra
     environment = {
         **world.environment,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{world.environment['PYTHONPATH']}",
         "BERT_HOME": str(world.home),
     }
     older = made.store.pointer("tiny", "release")

@@ -12,10 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import dagster as dg
 import psutil
 
-from tests.assets.bertcli import kill_tree
+from tests.assets.bertcli import dagster_runs, environment_in, kill_tree
 from tests.conftest import ROOT
 from tests.crash import shim
 from tests.crash.driver import DAY, Outcome, error_told, nothing_left, same_as
@@ -40,14 +39,12 @@ class Run:
         self.place, self.library = place, library
 
     def start(self, *arguments: str, fault: shim.Fault | None = None, clock: int = 0) -> "subprocess.Popen[str]":
-        clean = {k: v for k, v in os.environ.items() if k not in ("BERT_HOME", "DAGSTER_HOME", "COLUMNS")}
         more = {"CRASH_CLOCK": str(clock)} if clock else {}
         more |= fault.environment if fault else {}
-        settings = {"BERT_SETTINGS": str(self.place.folder / "settings.yaml"), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
             [sys.executable, "-m", "assets.command", *arguments],
             cwd=ROOT,
-            env={**clean, **settings, **({"LD_PRELOAD": str(self.library), **more} if more else {})},
+            env={**environment_in(self.place.folder), **({"LD_PRELOAD": str(self.library), **more} if more else {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -78,12 +75,7 @@ class Run:
 
     def statuses(self) -> list[str]:
         """Of Dagster's runs, the oldest first."""
-        os.environ["DAGSTER_HOME"] = str(self.place.home / "dagster")
-        try:
-            with dg.DagsterInstance.get() as opened:
-                return [run.status.value for run in opened.get_runs()][::-1]
-        finally:
-            del os.environ["DAGSTER_HOME"]
+        return list(dagster_runs(self.place.home).values())[::-1]
 
 
 def _told(operation: str, pattern: str, kind: str) -> Callable[[Run], Outcome]:

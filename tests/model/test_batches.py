@@ -116,7 +116,7 @@ def test_a_batch_by_hand(by_hand: ShardReader) -> None:
     assert batch.masked_places.tolist() == [1, 2, 4]
     assert batch.masked_ids.tolist() == [6, 7, 9]
     assert batch.labels is not None and batch.labels.tolist() == [1, 0]
-    assert (batch.tokens, batch.padding_share) == (13, 3 / 16)
+    assert (batch.tokens, batch.input_ids.numel()) == (13, 16)
 
 
 @pytest.mark.parametrize(

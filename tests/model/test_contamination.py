@@ -11,7 +11,6 @@ import pytest
 
 from model import contamination
 from model.task_kinds import SCHEMAS
-from model.tasks import EXAMPLES_SCHEMA
 from pipeline.config import ContaminationConfig, TaskKind
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
@@ -41,7 +40,7 @@ def task(folder: Path, test: list[str | tuple[str, str]], dev: Sequence[str | tu
         rows = [
             {"example_id": f"{part}:{n}", "text_a": a, "text_b": b, "label": 0} for n, (a, b) in enumerate(pairs, 1)
         ]
-        pq.write_table(pa.Table.from_pylist(rows, schema=EXAMPLES_SCHEMA), folder / f"{part}.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS["classification"]), folder / f"{part}.parquet")
     return folder
 
 
@@ -97,7 +96,7 @@ def test_every_part_is_measured_and_every_touched_example_is_listed(tmp_path: Pa
     touching = ["a b c d", "x a b c", "b c d", "no run", "g h i"]
     folder = task(tmp_path / "letters", touching, ["d e f", "c d", "nothing of it"])
     rows = [{"example_id": "mm:1", "text_a": "a b c", "text_b": None, "label": 0}]
-    pq.write_table(pa.Table.from_pylist(rows, schema=EXAMPLES_SCHEMA), folder / "dev_mismatched.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS["classification"]), folder / "dev_mismatched.parquet")
     found = measure(tmp_path, 3, letters=folder, more=task(tmp_path / "more", ["h i j"]))["tasks"]
     assert found["letters"]["part"] == "test" and found["letters"]["touched"] == 4
     assert {part: each["touched"] for part, each in found["letters"]["parts"].items()} == {

@@ -15,7 +15,7 @@ from model.micro_batch import rows_that_fit, settled
 from model.pretraining_job import Job, rows_at_once
 from model.pretraining_loop import train
 from model.trial import largest
-from model.trials import Question, ask
+from model.trial_questions import Question, ask
 from pipeline.errors import TrainingError
 from pipeline.owners import Owner
 from pipeline.stage import ROOT

@@ -19,10 +19,11 @@ import pytest
 import torch
 
 from model import checkpoint, lines
+from model.baselines import baselines
 from model.bert import BertForPretraining, initialize
 from model.child import Stop
 from model.pretraining import pretrain
-from model.pretraining_loop import baselines, train
+from model.pretraining_loop import train
 from model.schedule import learning_rate
 from pipeline import atomic
 from pipeline.config import PretrainConfig, Shards, ShardsConfig

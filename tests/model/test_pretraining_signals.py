@@ -92,6 +92,6 @@ def test_a_signal_saves_within_a_step_and_the_next_process_goes_on_with_the_same
 
 def test_a_signal_while_the_result_is_written_lets_it_finish(tmp_path: Path, shards: Path, whole: Path) -> None:
     folder = short(tmp_path / "run", shards)
-    code, said = signalled(folder, "model.pretraining_loop:_Run._last_scores", 1, [TERM])
+    code, said = signalled(folder, "model.pretraining_loop:published_scores", 1, [TERM])
     assert code == 0, said
     assert files(folder / "result") == files(whole / "result")

@@ -4,7 +4,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import checkpoint, finetuning, heads
+from model import checkpoint, heads
 from model.child import Stop
 from model.classifier import Classifier
 from model.conll import iob2, read_sentences
@@ -23,7 +23,7 @@ from model.tagged_words import best_windows, read_words, windows
 from model.task_kinds import SCHEMAS
 from model.tasks import prepare_task
 from pipeline import tokenizer
-from pipeline.config import Architecture, FinetuneConfig, PathFrom, TaskDataConfig
+from pipeline.config import Architecture, FinetuneConfig, PathFrom, TaskDataConfig, TaskKind
 from pipeline.errors import DataError
 from tests.conftest import shared
 from tests.model.tiny import write_vocabulary
@@ -222,8 +222,8 @@ def test_real_tweets_are_learnt_by_heart(tmp_path: Path) -> None:
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_kinds_that_are_said_to_be_trained_have_a_head() -> None:
-    assert set(finetuning.TRAINABLE) == set(heads.HEADS)
+def test_every_kind_has_a_head() -> None:
+    assert set(get_args(TaskKind)) == set(heads.HEADS)
 
 
 def test_windows_of_one_piece_words_by_hand() -> None:

@@ -8,7 +8,7 @@ from model import trial
 from model.devices.cpu import Cpu
 from model.pretraining_job import Job
 from model.trial import Trial, seconds
-from model.trials import Question
+from model.trial_questions import Question
 from tests.model.test_pretraining import config_of, job
 from tests.model.tiny import write_shards
 
