@@ -208,11 +208,13 @@ def needed(
         for name, source in node.inputs.items()
     }
     inputs = {name: record for name, record in pointers.items() if record is not None}
-    missing = [node.inputs[name].name for name, r in pointers.items() if r is None and not node.gathers]
+    missing = [node.inputs[name] for name, r in pointers.items() if r is None and not node.gathers]
     before = store.pointer(node.recipe, node.name)
     asked = asked_for(node, before, network)
     if missing:
-        return Need(node, inputs, None, asked, None, f"needs {', '.join(missing)} first")
+        lost = [told for source in missing if (told := store.lost(source.recipe, source.name))]
+        why = f"needs {', '.join(source.name for source in missing)} first"
+        return Need(node, inputs, None, asked, None, f"{why}: {'; '.join(lost)}" if lost else why)
     key = key_of(node.stage.name, node.stage.code_version, asked, {n: r.version for n, r in inputs.items()})
     if forced:
         return Need(node, inputs, key, asked, None, "forced")
@@ -284,7 +286,7 @@ def _why(
 ) -> str:
     """Why nothing answers: compared with what the asset has now."""
     if before is None:
-        return "never made"
+        return store.lost(node.recipe, node.name) or "never made"
     if before.key == key:
         stone = store.removed(before.stage, before.version)
         return stone.told if stone else "its content is missing or broken"

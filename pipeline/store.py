@@ -563,6 +563,21 @@ class Store:
             return self._ledger.load(pointed[0]) if pointed else None
         return None
 
+    def lost(self, recipe: str, asset: str) -> str:
+        """What is broken of an asset that has no record for this alone; empty where nothing is. Raises StoreError."""
+        path = self._pointer(recipe, asset)
+        with explained(path):
+            pointed = pointed_in(path)
+            if not pointed:
+                return f"{path} is damaged" if path.exists() else ""
+            try:
+                self._ledger.load(pointed[0])
+            except FileNotFoundError:
+                return f"{self._ledger.place(pointed[0])} is missing"
+            except ValueError:
+                return f"{self._ledger.place(pointed[0])} was altered"
+        return ""
+
     def history(self, recipe: str, asset: str) -> list[str]:
         """Digests of the records that the asset has and had, newest first."""
         path = self._pointer(recipe, asset)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -144,12 +145,25 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def kill_tree(pid: int) -> None:
-    """kill -9 a process and all that descend from it: first stop them all, so that none can react."""
+    """kill -9 a process and all that descend from it: first stop them all, so that none can react. Returns when all are
+    dead: a process that holds much memory takes a while to die."""
     processes = tree(pid)
     for signal_ in (signal.SIGSTOP, signal.SIGKILL):
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(signal_)
+    end = time.monotonic() + 60
+    while any(map(alive, processes)):
+        assert time.monotonic() < end, f"they do not die: {processes}"
+        time.sleep(0.01)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process still runs; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def dagster_runs(home: Path) -> dict[str, str]:

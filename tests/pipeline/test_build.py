@@ -275,6 +275,24 @@ def test_why_names_the_field_that_changed(store: Store) -> None:
     assert needed(store, chain("fresh")["upper"]).why == "needs words first"
 
 
+@pytest.mark.parametrize(
+    ("broken", "damaged", "told"),
+    [
+        ("records/{digest}.json", b"{", "was altered"),
+        ("records/{digest}.json", None, "is missing"),
+        ("assets/toy/words.json", b"{", "is damaged"),
+    ],
+)
+def test_why_names_the_file_that_is_broken(store: Store, broken: str, damaged: bytes | None, told: str) -> None:
+    build_all(store, chain())
+    record = store.pointer("toy", "words")
+    assert record is not None
+    path = store.home / broken.format(digest=record.digest)
+    path.unlink() if damaged is None else path.write_bytes(damaged)
+    assert needed(store, chain()["upper"]).why == f"needs words first: {path} {told}"
+    assert needed(store, chain(text="three")["words"]).why == f"{path} {told}"
+
+
 # ── one chain ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
