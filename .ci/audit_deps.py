@@ -17,7 +17,7 @@ ACCEPTED: Mapping[tuple[str, str], str] = {
     (
         "torch",
         "CVE-2026-24747",
-    ): "torch-xla works beside torch 2.9 only; there model/pickled.py refuses pickled weights, which the bug needs",
+    ): "torch-xla works beside torch 2.9 only; there model/foreign/pickled.py refuses pickled weights, which the bug needs",
 }
 """(package, advisory) → why it is lived with"""
 Dependency = Mapping[str, Any]

@@ -17,15 +17,15 @@ from typing import Any
 import dagster as dg
 import psutil
 
-from assets import audit_page
+from assets.audits import audit_page
+from assets.commands.told import failed_lines, on_one_line, rows_line
 from assets.curves_to_mlflow import Following
-from assets.told import failed_lines, on_one_line, rows_line
 from pipeline import progress, suites
 from pipeline.build import REPRODUCIBLE, Node, Outcome, ValidationFailed, build, failed
 from pipeline.errors import BertError, ProcessLost, StoreError
-from pipeline.owners import Owner
 from pipeline.settings import settings
 from pipeline.store import Record, Store, open_store
+from pipeline.system.owners import Owner
 
 OBSERVATIONS = 100  # the UI keeps about this many points of a curve (facts: dagster#14666)
 FORCE, RECIPE, PROCESS, DUMP = "bert/force", "bert/recipe", "bert/process", "dump"  # run tags

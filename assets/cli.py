@@ -14,16 +14,19 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from assets import auditing, graph, promoting, reading, rehearsing
-from assets.approved import APPROVED
-from assets.plan import ERROR, SETTLED
-from pipeline import progress, rehearsal
+from assets import graph
+from assets.audits import auditing
+from assets.audits.approved import APPROVED
+from assets.commands import promoting, reading, rehearsing
+from assets.commands.plan import ERROR, SETTLED
+from pipeline import progress
 from pipeline.build import Node
 from pipeline.build import accept as accept_check
 from pipeline.errors import BertError, RecipeError
 from pipeline.recipe import RESERVED
+from pipeline.recipes import rehearsal
 from pipeline.store import open_store
-from pipeline.terminal import steady
+from pipeline.system.terminal import steady
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -157,7 +160,7 @@ def run(
         raise RecipeError("--device and --mfu are for --dry-run", "Where a run trains stands in settings.yaml.")
     from rich.console import Console
 
-    from assets.live import view
+    from assets.commands.live import view
     from assets.run import run as run_assets
 
     with view(Console(stderr=as_json)) as drawn:
@@ -210,7 +213,7 @@ def _not_up_to_date(target: str, state: reading.Plain) -> str:
 
 def _dry_run(state: Any, wanted: Mapping[str, Node], device: str | None, mfu: float | None, as_json: bool) -> None:
     """What would run, and how long its pretraining would take, be its sources at hand or not; exit code as of `show_status`."""
-    from assets import cost
+    from assets.commands import cost
 
     if mfu is not None and device is None:
         raise RecipeError("--mfu is the share of a stated device's peak", 'Name one: --device "NVIDIA H200".')
@@ -255,7 +258,7 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Write a recipe with comments, sized to somebody's own text: nothing runs yet."""
-    from assets import starting
+    from assets.commands import starting
 
     show(starting.start(name, text, language), as_json, starting.new_text)
 
@@ -279,15 +282,15 @@ def audit(
     if document and html:
         raise RecipeError("--html is of a whole audit, without --document", f"bert audit {target} --html {html}")
     if document:
-        from assets.traced import traced_text
+        from assets.audits.traced import traced_text
 
         show(auditing.trace(target, document), as_json, traced_text)
         return
-    from assets.audit_text import audit_text
+    from assets.audits.audit_text import audit_text
 
     found = auditing.audit(target)
     if html is not None:
-        from assets.audit_page import write_page
+        from assets.audits.audit_page import write_page
 
         write_page(found, html)
         show({"asset": found["asset"], "version": found["version"], "page": str(html)}, as_json, lambda v: v["page"])
@@ -307,7 +310,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """What differs between two artifacts and all that they were made of: sources, counts, code, configuration, scores."""
-    from assets import differing
+    from assets.audits import differing
 
     show(differing.diff(first, second), as_json, differing.diff_text)
 
@@ -322,7 +325,7 @@ def verify(
 ) -> None:
     """Hash every file and record again; what is broken is set aside, and the next run makes it anew. Exit code 1 where anything is
     not as it should be."""
-    from assets import exporting
+    from assets.commands import exporting
 
     found = exporting.verify(target)
     show(found, as_json, exporting.verify_text)
@@ -350,7 +353,7 @@ def rebuild(
         raise typer.BadParameter(
             f"rebuild only checks; to make it anew: bert run {target} --force", param_hint="--check"
         )
-    from assets import rebuilding
+    from assets.audits import rebuilding
 
     with told_progress():
         found = rebuilding.check(target, scratch)
@@ -389,8 +392,8 @@ def compare(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of recipes/comparisons/NAME.yaml")], as_json: Json = False
 ) -> None:
     """Several recipes side by side, from what they have now; cells that were not run say so."""
-    from assets.comparing import compare as made
-    from assets.comparing import compare_text
+    from assets.commands.comparing import compare as made
+    from assets.commands.comparing import compare_text
 
     show(made(name.removeprefix("comparisons/")), as_json, compare_text)
 
@@ -448,7 +451,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Copy a published artifact into a folder, verified, with its lineage beside it; a release with its attestations."""
-    from assets import exporting
+    from assets.commands import exporting
 
     with told_progress():
         done = exporting.export(target, folder, tfrecord, key, onnx)
@@ -465,7 +468,7 @@ def import_tfrecord(
     as_json: Json = False,
 ) -> None:
     """Make shards of TFRecord files that another program has written; every record is checked."""
-    from pipeline.tfrecord_import import import_tfrecords
+    from pipeline.sharding.tfrecord_import import import_tfrecords
 
     with told_progress():
         done = import_tfrecords(files, vocabulary, folder)
@@ -487,7 +490,7 @@ def gc(
     It lies in the trash first, and goes for good by a later bert gc. How much stays, and for how long: retention in
     settings.yaml, docs/retention.md.
     """
-    from assets import retained
+    from assets.commands import retained
 
     if restore is not None:
         if dry_run:
@@ -507,7 +510,7 @@ def restore(
     as_json: Json = False,
 ) -> None:
     """Bring deleted records back from an audit; each is checked against its digest, and only what is missing is written."""
-    from assets import retained
+    from assets.commands import retained
 
     show(retained.restore(file), as_json, retained.restore_text)
 
@@ -557,7 +560,7 @@ def metrics() -> None:
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Check versions, settings, disk, recipes, the store and Dagster, and say what to do."""
-    from assets.doctor import checks, text
+    from assets.commands.doctor import checks, text
 
     found = checks()
     show(found, as_json, text)

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from model import lines
-from pipeline.atomic import write_json
+from model.processes import lines
 from pipeline.build import Node
 from pipeline.settings import MlflowSettings
+from pipeline.system.atomic import write_json
 
 NOTE = "mlflow.json"
 INSTALL = "Install it: pip install -c requirements.lock -e '.[mlflow]'"

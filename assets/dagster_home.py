@@ -11,10 +11,10 @@ from pathlib import Path
 import dagster as dg
 
 from assets.asset import process_of
-from pipeline.atomic import explained
 from pipeline.errors import StoreError
-from pipeline.owners import held_lock
 from pipeline.settings import settings
+from pipeline.system.atomic import explained
+from pipeline.system.owners import held_lock
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,

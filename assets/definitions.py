@@ -8,7 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets import (
+from assets import graph, retraining, watching
+from assets.asset import RECIPE, Wiring, asset_of, key_of, safe_name
+from assets.executor import EXECUTOR
+from assets.stages import (
     books,
     comparison,
     contamination,
@@ -16,27 +19,23 @@ from assets import (
     documents,
     files,
     finetuned,
-    graph,
     imported,
     own_text,
     predicted,
     pretrained,
     release,
     report,
-    retraining,
     shards,
     tasks,
     vocabulary,
-    watching,
     wikipedia,
 )
-from assets.asset import RECIPE, Wiring, asset_of, key_of, safe_name
-from assets.executor import EXECUTOR
-from pipeline import rehearsal, retrain
+from pipeline import retrain
 from pipeline.build import Node
-from pipeline.comparison import Comparisons
 from pipeline.errors import RecipeError
 from pipeline.recipe import RESERVED, Loaded
+from pipeline.recipes import rehearsal
+from pipeline.recipes.comparison import Comparisons
 
 WIRING: dict[str, Wiring] = {
     "files": files.WIRING,

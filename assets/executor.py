@@ -15,7 +15,7 @@ from dagster._core.execution.plan.step import ExecutionStep
 from dagster._core.executor import multiprocess
 
 from assets.asset import process_tag
-from pipeline.owners import Owner
+from pipeline.system.owners import Owner
 
 MAX_CONCURRENT = 2
 PRELOADED = ["great_expectations", "assets.definitions"]

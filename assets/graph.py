@@ -8,26 +8,16 @@ from pathlib import Path
 
 from model import comparison, contamination, finetuning, imported, predicting, pretraining, release, report, tasks
 from model.promotion import decision
-from pipeline import (
-    books,
-    champion,
-    documents,
-    extraction,
-    own_text,
-    rehearsal,
-    retrain,
-    shards,
-    sources,
-    vocabulary,
-    yamlmodel,
-)
+from pipeline import books, documents, extraction, own_text, retrain, shards, sources, vocabulary
 from pipeline.build import Node
-from pipeline.comparison import Comparisons, load_comparisons
 from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError, SourceError
 from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, digest_of, load_recipes
+from pipeline.recipes import rehearsal, yamlmodel
+from pipeline.recipes.comparison import Comparisons, load_comparisons
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.storage import champion
 from pipeline.store import Store, open_store
 
 STAGES: tuple[Stage, ...] = (

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from assets import graph
-from assets.promoting import DECISION
+from assets.commands.promoting import DECISION
 from model.promotion.decision import DECISION as DECISION_FILE
-from pipeline import champion, retrain, watched
-from pipeline.atomic import write_bytes
-from pipeline.disk import free_bytes
+from pipeline import retrain
 from pipeline.errors import BertError
-from pipeline.openmetrics import Gauge, families, text
+from pipeline.retrains import watched
+from pipeline.retrains.openmetrics import Gauge, families, text
 from pipeline.settings import Settings
+from pipeline.storage import champion
 from pipeline.store import Store, open_store
+from pipeline.system.atomic import write_bytes
+from pipeline.system.disk import free_bytes
 
 _log = logging.getLogger(__name__)
 SECONDS, BYTES = "seconds", "bytes"

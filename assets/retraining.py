@@ -8,14 +8,16 @@ import dagster as dg
 
 from assets import graph, monitoring
 from assets.asset import DUMP, Settled
-from pipeline import alerts, new_dumps, retrain, watched, wikimedia
-from pipeline.alerts import Alert
+from pipeline import retrain
 from pipeline.build import Node
 from pipeline.errors import BertError
-from pipeline.owners import held_lock
+from pipeline.origins import wikimedia
 from pipeline.recipe import Recipe
+from pipeline.retrains import alerts, new_dumps, watched
+from pipeline.retrains.alerts import Alert
 from pipeline.settings import settings
 from pipeline.store import open_store
+from pipeline.system.owners import held_lock
 
 LOOK_SECONDS = 3600
 """between two looks at the dump site"""

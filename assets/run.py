@@ -35,17 +35,17 @@ from assets.asset import (
     process_tag,
     safe_name,
 )
+from assets.commands.nothing import nothing_to_do
+from assets.commands.plan import plan
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
-from assets.nothing import nothing_to_do
-from assets.plan import plan
 from assets.run_events import asset_of_step, failure_text, untold
-from pipeline.atomic import explained
 from pipeline.build import Node, failed, needed, refuse_red, settle
 from pipeline.errors import BertError
-from pipeline.owners import Owner, held_lock
 from pipeline.store import Record, Store, open_store
+from pipeline.system.atomic import explained
+from pipeline.system.owners import Owner, held_lock
 
 Say = Callable[[str], None]
 

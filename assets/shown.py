@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.places import opened
 from pipeline.store import Record
+from pipeline.system.places import opened
 
 
 def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = ()) -> dict[str, Any]:

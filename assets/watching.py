@@ -12,13 +12,13 @@ import dagster as dg
 
 from assets import monitoring, run_events
 from assets.asset import DUMP, RECIPE
+from assets.commands.nothing import made_anew, nothing_to_do
 from assets.dagster_home import end_dead_runs
-from assets.nothing import made_anew, nothing_to_do
-from pipeline import alerts, watched
-from pipeline.alerts import Alert
 from pipeline.errors import BertError
-from pipeline.record import utc_now
+from pipeline.retrains import alerts, watched
+from pipeline.retrains.alerts import Alert
 from pipeline.settings import settings
+from pipeline.storage.record import utc_now
 from pipeline.store import Store, open_store
 
 OUTCOME = (

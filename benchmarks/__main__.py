@@ -19,8 +19,8 @@ from rich.table import Table
 
 from assets import graph
 from pipeline.build import Node, references_of
-from pipeline.content import content_digest
 from pipeline.errors import BertError
+from pipeline.storage.content import content_digest
 from pipeline.store import Record, Store, open_store
 
 STAGES = (

@@ -31,7 +31,7 @@ from pipeline import suites
 from pipeline.books import BOOKS_SCHEMA
 from pipeline.config import Shards
 from pipeline.schemas import DOCUMENTS_SCHEMA
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.shard_schema import shard_schema
 from pipeline.store import Record, Store
 
 ROOT = Path(__file__).parents[1]

@@ -104,7 +104,8 @@ def datasketch_alone(folder: Path) -> None:
 
 def first_pass_alone(folder: Path) -> None:
     """What pass 1 does, in this process."""
-    from pipeline import document_passes, documents
+    from pipeline import documents
+    from pipeline.selection import document_passes
 
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         tasks, _ = documents._tasks({"bench": folder})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from pipeline.bz2_blocks import BrokenBz2, blocks
+from pipeline.wiki.bz2_blocks import BrokenBz2, blocks
 
 _ID = re.compile(rb"<id>(\d+)</id>")
 _TITLE = re.compile(rb"</title>")

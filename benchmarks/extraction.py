@@ -25,11 +25,12 @@ import apache_beam as beam
 import psutil
 
 from benchmarks import dumps
-from pipeline import extraction, extraction_beam
+from pipeline import extraction
+from pipeline.beam import extraction_beam
+from pipeline.beam.extraction_beam import Extract
+from pipeline.beam.options_beam import pipeline_options
 from pipeline.config import WikipediaTextConfig
 from pipeline.extraction import Plan, extract_text
-from pipeline.extraction_beam import Extract
-from pipeline.options_beam import pipeline_options
 
 
 class Copy(Extract):

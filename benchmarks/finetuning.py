@@ -6,7 +6,7 @@ CHECKPOINT is a folder in the Hugging Face layout, TASK a task of classes that i
 its official files. Without them: a small random network and made-up pairs as long as MRPC's. A round is one seed. In it three
 processes with two threads each train the same examples from the same weights, batches of 32, to the end: transformers' model
 padded to 128 tokens, as the paper and the examples of transformers do, the same padded to the longest of a batch, and ours,
-model/finetuning_loop.py on a run folder as the stage writes it. They take turns of `--steps` steps, and all make the same
+model/tuning/finetuning_loop.py on a run folder as the stage writes it. They take turns of `--steps` steps, and all make the same
 number of steps in a turn, so that whatever else the machine does meets them alike.
 
 Theirs is what Trainer does without the Trainer (which needs accelerate): the tokenizer, collators, model with its default
@@ -35,25 +35,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from model import checkpoint, finetuning_loop, metrics
+from model import checkpoint, metrics
 from model.artifact import read_json
 from model.bert import BertForPretraining, initialize
-from model.child import Stop
-from model.classifier import Classifier
 from model.devices import open_device
-from model.examples import read_columns, read_examples
-from model.finetuning_run import load_encoder
 from model.imported import import_checkpoint
-from model.optimizer import Optimizer
-from model.shown_numbers import decimal, interval
-from model.task_kinds import SCHEMAS
+from model.layers.classifier import Classifier
+from model.layers.weights import to_hugging_face
+from model.optimization.optimizer import Optimizer
+from model.processes.child import Stop
+from model.reporting.shown_numbers import decimal, interval
+from model.task_files.task_kinds import SCHEMAS
 from model.tasks import CLASSES, NOT_RUN, prepare_task
-from model.tuning_batches import batch_of
-from model.weights import to_hugging_face
-from pipeline import atomic
+from model.tuning import finetuning_loop
+from model.tuning.examples import read_columns, read_examples
+from model.tuning.finetuning_run import load_encoder
+from model.tuning.tuning_batches import batch_of
 from pipeline.config import Architecture, FinetuneConfig, ImportedConfig, PathFrom, TaskDataConfig
 from pipeline.errors import BertError, DataError
 from pipeline.settings import TrainingSettings
+from pipeline.system import atomic
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
 
 THREADS = 2
@@ -385,7 +386,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # as model/launcher.py starts the training
+            env=os.environ | {"OMP_WAIT_POLICY": "PASSIVE"},  # as model/processes/launcher.py starts the training
         )
         self._process = stack.enter_context(started)
         stack.callback(started.kill)

@@ -6,7 +6,7 @@ TEXT is a file (.xz too), a sentence a line, a blank line between documents; sha
 4 layers of 256 from the same weights on the same rows in the same order, 32 of 128 tokens or 8 of 512, with two threads, in fp32
 and in bf16 (torch's autocast), each in a process of its own that lives through all rounds; in a round each makes `--steps` steps,
 one process after the other. Theirs is padded to 128 or 512, as the examples of transformers do, with torch's fused AdamW; ours is the
-step of model/pretraining_loop.py. A useful token is one that is not padding. Wall seconds depend on what else the machine does,
+step of model/training/pretraining_loop.py. A useful token is one that is not padding. Wall seconds depend on what else the machine does,
 processor seconds less so: both are shown, and the ratios are medians over rounds of neighbouring measurements. The losses of
 `--equal` steps are compared first, without dropout, which draws other units on each side.
 """
@@ -27,17 +27,17 @@ from typing import Any
 import torch
 
 from benchmarks.shards import made, read
-from model.batches import batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.devices import open_device
-from model.feed import Feed
-from model.optimizer import AdamW, clip_gradients
-from model.schedule import learning_rate
-from model.unpadded import unpadded_of
-from model.weights import to_hugging_face
+from model.feeding.batches import batch_of
+from model.feeding.feed import Feed
+from model.layers.unpadded import unpadded_of
+from model.layers.weights import to_hugging_face
+from model.optimization.optimizer import AdamW, clip_gradients
+from model.optimization.schedule import learning_rate
 from pipeline.config import Architecture, ShardsConfig
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import Shards
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import Shards
 from pipeline.shards import build_shards
 from pipeline.tokenizer import read_vocabulary, tokenizer_json
 
@@ -158,7 +158,7 @@ class Process:
 
     def __init__(self, stack: ExitStack, *arguments: Any) -> None:
         command = [sys.executable, "-m", "benchmarks.pretraining", "--work", json.dumps([str(a) for a in arguments])]
-        environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # as model/launcher.py starts the training
+        environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}  # as model/processes/launcher.py starts the training
         started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self._process = stack.enter_context(started)
         assert started.stdin is not None

@@ -21,15 +21,15 @@ import pyarrow as pa
 import torch
 
 from benchmarks.shards import made, read
-from model.batches import batch_of, padded_length, training_rows
 from model.bert import BertForPretraining, initialize, pretraining_losses
-from model.feed import Feed, Place
-from model.optimizer import AdamW, clip_gradients
-from model.targets import Targets, drawn_masks
-from model.unpadded import unpadded_of
+from model.feeding.batches import batch_of, padded_length, training_rows
+from model.feeding.feed import Feed, Place
+from model.feeding.targets import Targets, drawn_masks
+from model.layers.unpadded import unpadded_of
+from model.optimization.optimizer import AdamW, clip_gradients
 from pipeline.config import Architecture, ShardsConfig
-from pipeline.masking import Control, control
-from pipeline.shard_reader import ShardReader
+from pipeline.sharding.masking import Control, control
+from pipeline.sharding.shard_reader import ShardReader
 from pipeline.shards import build_shards
 from pipeline.tokenizer import read_vocabulary, tokenizer_json
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sentencex import segment
 
-from pipeline.sentences import sentence_ends
+from pipeline.prose.sentences import sentence_ends
 from tests.pipeline.judged_sentences import Judged, errors, read_judged
 
 JUDGED = Path("tests/pipeline/sentences_judged.txt")

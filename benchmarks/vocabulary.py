@@ -31,7 +31,7 @@ from benchmarks.extraction import peaks
 from pipeline.config import VocabularyConfig
 from pipeline.schemas import DOCUMENTS_SCHEMA, iter_rows, write_parts
 from pipeline.vocabulary import learn, train_vocabulary
-from pipeline.word_counts import Words, text_bytes
+from pipeline.words.word_counts import Words, text_bytes
 
 SYLLABLES = [a + b for a in "bcdfghjklmnpqrstvwz" for b in "aeiou"]
 NEW_WORDS = 400_000

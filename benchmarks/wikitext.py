@@ -19,8 +19,8 @@ from pathlib import Path
 
 from pipeline import wikitext, wikitext_scan
 from pipeline.errors import SourceError
+from pipeline.wiki.wikitext_templates import rules_for
 from pipeline.wikipedia import read_pages, read_site
-from pipeline.wikitext_templates import rules_for
 
 PEER = """
 import json, sys, time

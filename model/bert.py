@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from model.attention import Mix, Rows, padded, unpadded
-from model.dropout import Dropout
+from model.layers.attention import Mix, Rows, padded, unpadded
+from model.layers.dropout import Dropout
 from pipeline.config import Architecture
 
 LAYER_NORM_EPSILON = 1e-12

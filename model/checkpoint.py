@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pipeline import atomic
 from pipeline.errors import DataError
+from pipeline.system import atomic
 
 if TYPE_CHECKING:
     from torch import Tensor

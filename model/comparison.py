@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model import metrics, pages
+from model import metrics
 from model.artifact import read_json, short, write_json
-from model.isolated import isolated
-from model.shown_numbers import decimal, interval
+from model.reporting import pages
+from model.reporting.isolated import isolated
+from model.reporting.shown_numbers import decimal, interval
 from model.tasks import NOT_RUN
 from pipeline.config import ComparisonColumn, ComparisonConfig, ComparisonRow
 from pipeline.errors import DataError
@@ -25,12 +26,12 @@ STAGE = Stage(
     libraries=("matplotlib",),
     sources=(
         "model/comparison.py",
-        "model/report_plots.py",
-        "model/shown_numbers.py",
-        "model/pages.py",
-        "model/isolated.py",
-        "model/report_templates/comparison.*.j2",
-        "model/report_templates/style.css.j2",
+        "model/reporting/report_plots.py",
+        "model/reporting/shown_numbers.py",
+        "model/reporting/pages.py",
+        "model/reporting/isolated.py",
+        "model/reporting/templates/comparison.*.j2",
+        "model/reporting/templates/style.css.j2",
         "model/metrics.py",
         "model/artifact.py",
     ),
@@ -283,7 +284,7 @@ def _plots(found: Mapping[str, Any]) -> list[Any]:
     """A plot of each column that has numbers."""
     from markupsafe import Markup
 
-    from model import report_plots
+    from model.reporting import report_plots
 
     plots = []
     for column in found["columns"]:

@@ -1,6 +1,6 @@
 """`contamination`: which test texts share a long run of words with the text that the model was trained on.
 
-A test text is touched if any of its runs of `ngram_words` words (pipeline/ngrams.py) stands in a training document (13
+A test text is touched if any of its runs of `ngram_words` words (pipeline/selection/ngrams.py) stands in a training document (13
 words: Brown et al. 2020, appendix C). Texts with fewer words can't be measured and are counted apart. The corpus is read
 once in bounded memory.
 """
@@ -16,15 +16,15 @@ from model.artifact import read_table, short, write_json
 from model.tasks import NOT_RUN
 from pipeline import progress
 from pipeline.config import ContaminationConfig
-from pipeline.ngrams import NO_RUN, Hashes, runs, spelled, words
 from pipeline.schemas import count_rows, iter_batches
+from pipeline.selection.ngrams import NO_RUN, Hashes, runs, spelled, words
 from pipeline.stage import Stage
 
 STAGE = Stage(
     name="contamination",
     function="model.contamination:measure",
     version="2",  # every part, and a list of all touched examples: scores with and without them
-    sources=("model/contamination.py", "pipeline/ngrams.py", "pipeline/streams.py"),
+    sources=("model/contamination.py", "pipeline/selection/ngrams.py", "pipeline/streams.py"),
 )
 
 SAMPLE = 20
@@ -106,7 +106,7 @@ def _read_tests(folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def _text(columns: Sequence[str]) -> pl.Expr:
-    """All text of an example, whatever kind of task it is of (model/task_kinds.py); answers stand in their context."""
+    """All text of an example, whatever kind of task it is of (model/task_files/task_kinds.py); answers stand in their context."""
     texts = [pl.col(name) for name in ("text_a", "text_b", "question", "context") if name in columns]
     lists = [pl.col(name).list.join(" ") for name in ("choices", "words") if name in columns]
     return pl.concat_str([*texts, *lists], separator=" ", ignore_nulls=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from model.bert import BertForPretraining
-from model.weights import read_hugging_face
+from model.layers.weights import read_hugging_face
 from pipeline.errors import DataError
 from pipeline.tokenizer import load
 

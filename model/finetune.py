@@ -6,12 +6,12 @@ RUN_DIR/result. Exit codes: 0 finished, 143 stopped by SIGTERM or SIGINT and sav
 
 from pathlib import Path
 
-from model import child
+from model.processes import child
 
 
 def main(folder: Path, stop: child.Stop) -> bool:
     """Train every seed (True) or until asked to stop (False)."""
-    from model.finetuning_loop import train  # torch: only after the signals are handled
+    from model.tuning.finetuning_loop import train  # torch: only after the signals are handled
 
     return train(folder, stop)
 

@@ -18,14 +18,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model import checkpoint, launcher, lines
+from model import checkpoint
 from model.artifact import read_json
+from model.processes import launcher, lines
+from model.processes.timeline import starts_of
 from model.tasks import NOT_RUN, say_not_run
-from model.timeline import starts_of
-from pipeline import atomic
 from pipeline.config import FinetuneConfig
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.system import atomic
 
 STAGE = Stage(
     name="finetuned",
@@ -36,46 +37,46 @@ STAGE = Stage(
     sources=(
         "model/finetune.py",
         "model/finetuning.py",
-        "model/finetuning_loop.py",
-        "model/finetuning_job.py",
-        "model/finetuning_run.py",
-        "model/answers.py",
-        "model/finetuning_result.py",
-        "model/tuning_batches.py",
-        "model/classifier.py",
-        "model/bilstm.py",
-        "model/layer_choices.py",
-        "model/features.py",
-        "model/frozen_encoder.py",
-        "model/examples.py",
-        "model/tagged_words.py",
-        "model/choices.py",
-        "model/answered_spans.py",
-        "model/span_windows.py",
-        "model/span_answers.py",
-        "model/leaderboard.py",
-        "model/long_texts.py",
-        "model/sentence_vectors.py",
-        "model/heads.py",
+        "model/tuning/finetuning_loop.py",
+        "model/tuning/finetuning_job.py",
+        "model/tuning/finetuning_run.py",
+        "model/tuning/answers.py",
+        "model/tuning/finetuning_result.py",
+        "model/tuning/tuning_batches.py",
+        "model/layers/classifier.py",
+        "model/layers/bilstm.py",
+        "model/layers/layer_choices.py",
+        "model/tuning/features.py",
+        "model/tuning/frozen_encoder.py",
+        "model/tuning/examples.py",
+        "model/tuning/tagged_words.py",
+        "model/tuning/choices.py",
+        "model/tuning/answered_spans.py",
+        "model/tuning/span_windows.py",
+        "model/tuning/span_answers.py",
+        "model/reporting/leaderboard.py",
+        "model/tuning/long_texts.py",
+        "model/tuning/sentence_vectors.py",
+        "model/tuning/heads.py",
         "model/scoring/entities.py",
         "model/scoring/squad_metrics.py",
         "model/metrics.py",
-        "model/lines.py",
+        "model/processes/lines.py",
         "model/artifact.py",
-        "model/timeline.py",
-        "model/tfidf.py",
+        "model/processes/timeline.py",
+        "model/reporting/tfidf.py",
         "model/bert.py",
-        "model/attention.py",
-        "model/dropout.py",
-        "model/optimizer.py",
-        "model/order.py",
-        "model/schedule.py",
+        "model/layers/attention.py",
+        "model/layers/dropout.py",
+        "model/optimization/optimizer.py",
+        "model/feeding/order.py",
+        "model/optimization/schedule.py",
         "model/devices/*.py",
-        "pipeline/iob.py",
+        "pipeline/formats/iob.py",
         "pipeline/tokenizer.py",
     ),
     deterministic=False,
-    resumable="model.run_folder",
+    resumable="model.processes.run_folder",
     failure="model.tasks:say_failed",
 )
 

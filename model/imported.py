@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from model.checkpoint import RESTORE, check_header, load_tensors, save_tensors
-from model.imported_vocabulary import Words, read_words
-from model.weights import read_hugging_face, read_original
-from pipeline import atomic, sources
-from pipeline.checkpoint_folder import (
+from model.foreign.imported_vocabulary import Words, read_words
+from model.layers.weights import read_hugging_face, read_original
+from pipeline import sources
+from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
+from pipeline.errors import DataError
+from pipeline.formats.checkpoint_folder import (
     INDEX,
     OPTIMIZER,
     OPTIMIZER_JSON,
@@ -26,13 +28,12 @@ from pipeline.checkpoint_folder import (
     unpack,
     weights_file,
 )
-from pipeline.config import Architecture, ImportedConfig, PathFrom, UrlFrom
-from pipeline.errors import DataError
-from pipeline.foreign_json import parsed
+from pipeline.formats.foreign_json import parsed
+from pipeline.origins.wheels import wheel_folder
 from pipeline.stage import Stage
 from pipeline.store import open_store
+from pipeline.system import atomic
 from pipeline.tokenizer import tokenizer_json
-from pipeline.wheels import wheel_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,18 +45,18 @@ STAGE = Stage(
     libraries=("tokenizers",),
     sources=(
         "model/imported.py",
-        "model/imported_vocabulary.py",
-        "model/original.py",
-        "model/pickled.py",
-        "model/tensor_bundle.py",
-        "model/weights.py",
-        "pipeline/archives.py",
-        "pipeline/checkpoint_folder.py",
-        "pipeline/inflate.py",
-        "pipeline/tfrecord.py",
+        "model/foreign/imported_vocabulary.py",
+        "model/foreign/original.py",
+        "model/foreign/pickled.py",
+        "model/foreign/tensor_bundle.py",
+        "model/layers/weights.py",
+        "pipeline/formats/archives.py",
+        "pipeline/formats/checkpoint_folder.py",
+        "pipeline/formats/inflate.py",
+        "pipeline/formats/tfrecord.py",
         "pipeline/tokenizer.py",
-        "pipeline/unpacked.py",
-        "pipeline/wheels.py",
+        "pipeline/formats/unpacked.py",
+        "pipeline/origins/wheels.py",
     ),
 )
 

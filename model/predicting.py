@@ -7,11 +7,11 @@ from typing import Any
 
 from model.artifact import read_json
 from model.tasks import NOT_RUN, say_not_run
-from pipeline import atomic
 from pipeline.config import Architecture, Bilstm, PredictConfig
 from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.system import atomic
 
 STAGE = Stage(
     name="predicted",
@@ -19,16 +19,16 @@ STAGE = Stage(
     version="1",
     sources=(
         "model/predicting.py",
-        "model/answers.py",
-        "model/classifier.py",
-        "model/examples.py",
-        "model/heads.py",
+        "model/tuning/answers.py",
+        "model/layers/classifier.py",
+        "model/tuning/examples.py",
+        "model/tuning/heads.py",
         "model/metrics.py",
-        "model/tuning_batches.py",
+        "model/tuning/tuning_batches.py",
         "model/bert.py",
-        "model/bilstm.py",
-        "model/long_texts.py",
-        "model/attention.py",
+        "model/layers/bilstm.py",
+        "model/tuning/long_texts.py",
+        "model/layers/attention.py",
         "model/devices/*.py",
         "pipeline/tokenizer.py",
     ),
@@ -50,12 +50,12 @@ def predict(inputs: Mapping[str, Path], config: PredictConfig, out: Path) -> dic
     import pyarrow.parquet as pq
 
     from model import checkpoint
-    from model.answers import answers_of
-    from model.classifier import Classifier
     from model.devices import open_for_many_shapes
-    from model.heads import head_of, scored_by
+    from model.layers.classifier import Classifier
     from model.metrics import spread
-    from model.tuning_batches import batch_of
+    from model.tuning.answers import answers_of
+    from model.tuning.heads import head_of, scored_by
+    from model.tuning.tuning_batches import batch_of
     from pipeline.tokenizer import load
 
     task, trained = read_json(inputs["task_data"] / "task.json"), read_json(inputs["finetuned"] / "config.json")

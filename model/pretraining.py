@@ -19,15 +19,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from model import checkpoint, launcher, lines
+from model import checkpoint
 from model.artifact import read_json
-from model.pretraining_job import STABLE
-from model.timeline import timeline
-from pipeline import atomic
+from model.processes import launcher, lines
+from model.processes.timeline import timeline
+from model.training.pretraining_job import STABLE
 from pipeline.config import Architecture, PretrainConfig, TrainConfig
 from pipeline.errors import DataError
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.system import atomic
 from pipeline.tokenizer import read_vocabulary
 
 BEGUN = "begun.json"
@@ -41,33 +42,33 @@ STAGE = Stage(
     sources=(
         "model/pretrain.py",
         "model/pretraining.py",
-        "model/pretraining_loop.py",
-        "model/pretraining_result.py",
+        "model/training/pretraining_loop.py",
+        "model/training/pretraining_result.py",
         "model/bert.py",
-        "model/attention.py",
-        "model/dropout.py",
-        "model/optimizer.py",
-        "model/guard.py",
-        "model/lines.py",
+        "model/layers/attention.py",
+        "model/layers/dropout.py",
+        "model/optimization/optimizer.py",
+        "model/training/guard.py",
+        "model/processes/lines.py",
         "model/artifact.py",
-        "model/timeline.py",
-        "model/replicas.py",
-        "model/lamb.py",
-        "model/schedule.py",
-        "model/order.py",
-        "model/batches.py",
-        "model/unpadded.py",
-        "model/feed.py",
-        "model/buckets.py",
+        "model/processes/timeline.py",
+        "model/processes/replicas.py",
+        "model/optimization/lamb.py",
+        "model/optimization/schedule.py",
+        "model/feeding/order.py",
+        "model/feeding/batches.py",
+        "model/layers/unpadded.py",
+        "model/feeding/feed.py",
+        "model/feeding/buckets.py",
         "model/devices/*.py",
-        "pipeline/shard_schema.py",
-        "pipeline/shard_reader.py",
-        "pipeline/masking.py",
+        "pipeline/sharding/shard_schema.py",
+        "pipeline/sharding/shard_reader.py",
+        "pipeline/sharding/masking.py",
         "pipeline/streams.py",
         "pipeline/ragged.py",
     ),
     deterministic=False,
-    resumable="model.run_folder",
+    resumable="model.processes.run_folder",
 )
 
 

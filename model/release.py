@@ -10,8 +10,8 @@ import numpy as np
 
 from model import checkpoint
 from model.artifact import read_json
-from model.pages import escape_markdown
-from model.weights import config_to_hugging_face, to_hugging_face
+from model.layers.weights import config_to_hugging_face, to_hugging_face
+from model.reporting.pages import escape_markdown
 from pipeline.config import Architecture, ReleaseConfig
 from pipeline.errors import DataError
 from pipeline.stage import Stage
@@ -21,7 +21,7 @@ STAGE = Stage(
     name="release",
     function="model.release:make_release",
     version="4",  # 4: the description is text, not markup; 3: what the vector of a sentence is; 2: how tokens differ
-    sources=("model/release.py", "model/weights.py", "model/pages.py"),
+    sources=("model/release.py", "model/layers/weights.py", "model/reporting/pages.py"),
 )
 
 

@@ -21,16 +21,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from model import bootstrap, glue_average, lines, pages, report_contamination, report_settings, report_words
 from model.artifact import read_json, write_json
 from model.imported import TOLD as IMPORTED
-from model.known_tasks import title_of
+from model.processes import lines
 from model.release import SENTENCE_VECTORS
-from model.report_examples import right_and_wrong
-from model.report_task import METRIC_TITLES, TaskResult, task_result
-from model.report_words import UNKNOWN
-from model.shown_numbers import decimal, interval, number
-from model.submissions import write_submissions
+from model.reporting import bootstrap, glue_average, pages, report_contamination, report_settings, report_words
+from model.reporting.report_examples import right_and_wrong
+from model.reporting.report_task import METRIC_TITLES, TaskResult, task_result
+from model.reporting.report_words import UNKNOWN
+from model.reporting.shown_numbers import decimal, interval, number
+from model.reporting.submissions import write_submissions
+from model.task_files.known_tasks import title_of
 from pipeline.config import ReportConfig
 from pipeline.stage import Stage
 
@@ -42,22 +43,22 @@ STAGE = Stage(
     libraries=("matplotlib",),
     sources=(
         "model/report.py",
-        "model/report_*.py",
-        "model/predicted.py",
-        "model/bootstrap.py",
-        "model/shown_numbers.py",
-        "model/weighted_metrics.py",
-        "model/glue_average.py",
-        "model/submissions.py",
-        "model/leaderboard.py",
+        "model/reporting/report_*.py",
+        "model/reporting/predicted.py",
+        "model/reporting/bootstrap.py",
+        "model/reporting/shown_numbers.py",
+        "model/reporting/weighted_metrics.py",
+        "model/reporting/glue_average.py",
+        "model/reporting/submissions.py",
+        "model/reporting/leaderboard.py",
         "model/scoring/entities.py",
         "model/scoring/entity_scores.py",
-        "model/pages.py",
-        "model/isolated.py",
-        "model/report_templates/report*.j2",
-        "model/report_templates/style.css.j2",
+        "model/reporting/pages.py",
+        "model/reporting/isolated.py",
+        "model/reporting/templates/report*.j2",
+        "model/reporting/templates/style.css.j2",
         "model/metrics.py",
-        "model/known_tasks.py",
+        "model/task_files/known_tasks.py",
         "model/release.py",
     ),
 )
@@ -239,7 +240,7 @@ def _plots(
     """name → <svg>, marked as markup."""
     from markupsafe import Markup
 
-    from model import report_plots
+    from model.reporting import report_plots
 
     guesses = (_held_out(content) or {}).get("baselines", {})
     levels = {

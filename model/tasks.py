@@ -17,20 +17,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model import conll
 from model.artifact import read_json, write_json
-from model.known_tasks import KNOWN, KnownTask, title_of
-from model.official_files import official_files, where_to_get
-from model.task_examples import Counted, File, answer_column, read_examples, with_answers
-from model.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
-from model.task_records import MALFORMED, SUFFIXES, read_records
-from model.task_split import Parts, by_hash, overlap, positives, split_own
-from pipeline import atomic, progress, sources
+from model.task_files import conll
+from model.task_files.known_tasks import KNOWN, KnownTask, title_of
+from model.task_files.official_files import official_files, where_to_get
+from model.task_files.task_examples import Counted, File, answer_column, read_examples, with_answers
+from model.task_files.task_kinds import ANSWER_OF, PARTS, SCHEMAS, Example, default_metric
+from model.task_files.task_records import MALFORMED, SUFFIXES, read_records
+from model.task_files.task_split import Parts, by_hash, overlap, positives, split_own
+from pipeline import progress, sources
 from pipeline.config import From, Metric, OfficialFrom, PathFrom, Task, TaskDataConfig, TaskForm
 from pipeline.errors import DataError
-from pipeline.iob import is_iob
-from pipeline.sampling import evenly
+from pipeline.formats.iob import is_iob
+from pipeline.selection.sampling import evenly
 from pipeline.stage import Stage
+from pipeline.system import atomic
 
 STAGE = Stage(
     name="task_data",
@@ -40,23 +41,23 @@ STAGE = Stage(
     version="4",
     sources=(
         "model/tasks.py",
-        "model/known_tasks.py",
-        "model/official_files.py",
-        "model/task_examples.py",
-        "model/task_kinds.py",
-        "model/task_records.py",
-        "model/task_split.py",
-        "model/conll.py",
+        "model/task_files/known_tasks.py",
+        "model/task_files/official_files.py",
+        "model/task_files/task_examples.py",
+        "model/task_files/task_kinds.py",
+        "model/task_files/task_records.py",
+        "model/task_files/task_split.py",
+        "model/task_files/conll.py",
         "model/scoring/entities.py",
-        "pipeline/iob.py",
-        "model/squad.py",
-        "pipeline/sampling.py",
-        "pipeline/archives.py",
-        "pipeline/inflate.py",
-        "pipeline/unpacked.py",
-        "pipeline/tables.py",
-        "pipeline/jsonl.py",
-        "pipeline/compressed.py",
+        "pipeline/formats/iob.py",
+        "model/task_files/squad.py",
+        "pipeline/selection/sampling.py",
+        "pipeline/formats/archives.py",
+        "pipeline/formats/inflate.py",
+        "pipeline/formats/unpacked.py",
+        "pipeline/formats/tables.py",
+        "pipeline/formats/jsonl.py",
+        "pipeline/formats/compressed.py",
     ),
     failure="model.tasks:say_failed",
 )

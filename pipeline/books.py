@@ -19,24 +19,26 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from pipeline import archives, progress, workers
-from pipeline.book_manifest import Manifest, Row, read_manifest
-from pipeline.book_text import BookText, from_blocks, paragraphs
+from pipeline import progress
 from pipeline.config import BooksTextConfig
-from pipeline.disk import scratch_folder
-from pipeline.encodings import decode
-from pipeline.epub import Epub, read_epub
 from pipeline.errors import DataError
-from pipeline.gutenberg import LANGUAGES, strip_gutenberg
-from pipeline.inflate import PIECE_BYTES, Unreadable, pieces
-from pipeline.inflate import SUFFIXES as COMPRESSED
-from pipeline.sampling import LEAST_DOCUMENTS, Beginning, first_bytes, share_read
+from pipeline.formats import archives
+from pipeline.formats.inflate import PIECE_BYTES, Unreadable, pieces
+from pipeline.formats.inflate import SUFFIXES as COMPRESSED
+from pipeline.formats.tables import SUFFIXES as TABLES
+from pipeline.formats.tables import read_table
+from pipeline.prose.book_manifest import Manifest, Row, read_manifest
+from pipeline.prose.book_text import BookText, from_blocks, paragraphs
+from pipeline.prose.encodings import decode
+from pipeline.prose.epub import Epub, read_epub
+from pipeline.prose.gutenberg import LANGUAGES, strip_gutenberg
+from pipeline.prose.sentence_lines import Layout, boundaries, layout
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, to_batches, write_dropped, write_parts, write_sentence_lines
-from pipeline.sentence_lines import Layout, boundaries, layout
+from pipeline.selection.sampling import LEAST_DOCUMENTS, Beginning, first_bytes, share_read
 from pipeline.settings import settings
 from pipeline.stage import Stage
-from pipeline.tables import SUFFIXES as TABLES
-from pipeline.tables import read_table
+from pipeline.system import workers
+from pipeline.system.disk import scratch_folder
 
 STAGE = Stage(
     name="books_text",
@@ -45,21 +47,21 @@ STAGE = Stage(
     libraries=("charset-normalizer", "ftfy", "lxml", "pycld2"),
     sources=(
         "pipeline/books.py",
-        "pipeline/archives.py",
-        "pipeline/book_headings.py",
-        "pipeline/book_layout.py",
-        "pipeline/book_manifest.py",
-        "pipeline/book_text.py",
-        "pipeline/encodings.py",
-        "pipeline/epub.py",
-        "pipeline/gutenberg.py",
-        "pipeline/inflate.py",
-        "pipeline/languages.py",
-        "pipeline/sampling.py",
+        "pipeline/formats/archives.py",
+        "pipeline/prose/book_headings.py",
+        "pipeline/prose/book_layout.py",
+        "pipeline/prose/book_manifest.py",
+        "pipeline/prose/book_text.py",
+        "pipeline/prose/encodings.py",
+        "pipeline/prose/epub.py",
+        "pipeline/prose/gutenberg.py",
+        "pipeline/formats/inflate.py",
+        "pipeline/prose/languages.py",
+        "pipeline/selection/sampling.py",
         "pipeline/schemas.py",
-        "pipeline/sentence_lines.py",
-        "pipeline/tables.py",
-        "pipeline/xhtml.py",
+        "pipeline/prose/sentence_lines.py",
+        "pipeline/formats/tables.py",
+        "pipeline/prose/xhtml.py",
     ),
 )
 
@@ -221,7 +223,7 @@ _IN_A_FILE = pa.schema(
 def read_books(task: Mapping[str, Any]) -> dict[str, Any]:
     """What `_Reader` finds in the files `task["names"]`; their documents are in the file `task["documents"]`.
 
-    A function for `pipeline.workers`.
+    A function for `pipeline.system.workers`.
     """
     reader = _Reader(Path(task["folder"]), BooksTextConfig.model_validate(task["config"]))
     rows = [

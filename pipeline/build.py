@@ -21,16 +21,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pipeline import failures, lineage, places, progress, sources, suites
+from pipeline import lineage, progress, sources, suites
 from pipeline.config import Frozen, PathFrom, TaskDataConfig, UrlFrom, WheelFrom, WikimediaFrom
-from pipeline.content import key_of
 from pipeline.errors import BertError, ChainError, DataError, ProcessLost, SourceError, StoreError, TrainingError
-from pipeline.owners import user
-from pipeline.record import utc_now
 from pipeline.settings import settings
 from pipeline.stage import ROOT, Stage
+from pipeline.storage import failures
+from pipeline.storage.content import key_of
+from pipeline.storage.record import utc_now
+from pipeline.storage.tombstones import Tombstone
 from pipeline.store import Record, Store
-from pipeline.tombstones import Tombstone
+from pipeline.system import places
+from pipeline.system.owners import user
 
 SCHEMA = "1"
 FOLLOW_SECONDS = 2.0
@@ -414,7 +416,7 @@ def build(
 ) -> Outcome:
     """Bring `node` up to date. `forced`: whatever is known; a training begins anew then, but not where it is tried
     `again` after it was lost. `wanted`: also where it is settled, and `bert gc` removed its content. What the stage reads and
-    was removed comes first. What failed is noted (`pipeline.failures`) until it is made well.
+    was removed comes first. What failed is noted (`pipeline.storage.failures`) until it is made well.
 
     A stage whose failure must not stop others publishes that it failed, and why: the outcome has the error. Raises
     ValidationFailed, ChainError, SourceError, StoreError or what the stage raises else; in every such case the asset keeps what

@@ -22,8 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.atomic import canonical_digest
-from pipeline.yamlfile import TEXT
+from pipeline.recipes.yamlfile import TEXT
+from pipeline.system.atomic import canonical_digest
 
 
 class Frozen(BaseModel):
@@ -52,7 +52,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+(@sample)?$")]
-"""of a recipe, or of its rehearsal (pipeline/rehearsal.py)"""
+"""of a recipe, or of its rehearsal (pipeline/recipes/rehearsal.py)"""
 Sample = Annotated[float, Field(gt=0, le=1)]
 """the share that a rehearsal reads, from the beginning on; 1: everything"""
 
@@ -90,7 +90,7 @@ class WheelFrom(Frozen):
 
 
 class OfficialFrom(Frozen):
-    """The files of a task that is known by name, from the addresses and with the checksums that model/known_tasks.py names."""
+    """The files of a task that is known by name, from the addresses and with the checksums that model/task_files/known_tasks.py names."""
 
     official: Literal[True]
     """ask for it"""
@@ -771,7 +771,7 @@ class Finetuning(Frozen):
     """Fine-tuning on downstream tasks (Devlin et al. 2019, section 4.1 and appendix A.3)."""
 
     tasks: tuple[Name, ...] = ()
-    """built-in tasks (model/known_tasks.py) and those of `define`"""
+    """built-in tasks (model/task_files/known_tasks.py) and those of `define`"""
     define: dict[Name, Task] = {}
     """tasks of one's own"""
     data: dict[Name, TaskFrom] = {}

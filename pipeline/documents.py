@@ -1,7 +1,7 @@
 """One table of documents from every source: each text once, split into train and held-out, with sentence ends.
 
-Two passes over the text (pipeline/document_passes.py), both in worker processes and in row groups; between them the choice of
-the documents that stay (pipeline/document_choice.py), from about a hundred bytes a document. So memory follows neither the size of
+Two passes over the text (pipeline/selection/document_passes.py), both in worker processes and in row groups; between them the choice of
+the documents that stay (pipeline/selection/document_choice.py), from about a hundred bytes a document. So memory follows neither the size of
 the text nor the number of workers' tasks, and the table is the same bytes for any number of workers.
 """
 
@@ -17,14 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import document_passes, duplicates, languages, progress, workers
+from pipeline import progress
 from pipeline.config import DocumentsConfig
-from pipeline.decontamination import read_benchmark
-from pipeline.disk import check_room, scratch_folder
-from pipeline.document_choice import Choice, choose, counts_by_reason, expected_held_out
-from pipeline.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
 from pipeline.errors import DataError
-from pipeline.exclusions import NOTHING, read_exclusions
+from pipeline.prose import languages
 from pipeline.schemas import (
     CHARACTERS_PER_TOKEN,
     DOCUMENTS_SCHEMA,
@@ -33,9 +29,16 @@ from pipeline.schemas import (
     part_files,
     write_dropped,
 )
+from pipeline.selection import document_passes, duplicates
+from pipeline.selection.decontamination import read_benchmark
+from pipeline.selection.document_choice import Choice, choose, counts_by_reason, expected_held_out
+from pipeline.selection.document_passes import DROPPED_SCHEMA, Numbers, Plan, Task, held_out_of, identity_digest
+from pipeline.selection.exclusions import NOTHING, read_exclusions
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.streams import mixed
+from pipeline.system import workers
+from pipeline.system.disk import check_room, scratch_folder
 
 STAGE = Stage(
     name="documents",
@@ -44,21 +47,21 @@ STAGE = Stage(
     libraries=("sentencex", "rensa", "pycld2"),
     sources=(
         "pipeline/documents.py",
-        "pipeline/document_passes.py",
-        "pipeline/document_choice.py",
-        "pipeline/duplicates.py",
-        "pipeline/exclusions.py",
-        "pipeline/quality.py",
-        "pipeline/languages.py",
-        "pipeline/ngrams.py",
+        "pipeline/selection/document_passes.py",
+        "pipeline/selection/document_choice.py",
+        "pipeline/selection/duplicates.py",
+        "pipeline/selection/exclusions.py",
+        "pipeline/selection/quality.py",
+        "pipeline/prose/languages.py",
+        "pipeline/selection/ngrams.py",
         "pipeline/streams.py",
-        "pipeline/decontamination.py",
-        "pipeline/compressed.py",
-        "pipeline/inflate.py",
-        "pipeline/kinds.py",
-        "pipeline/tables.py",
-        "pipeline/sentences.py",
-        "pipeline/abbreviations/*.txt",
+        "pipeline/selection/decontamination.py",
+        "pipeline/formats/compressed.py",
+        "pipeline/formats/inflate.py",
+        "pipeline/formats/kinds.py",
+        "pipeline/formats/tables.py",
+        "pipeline/prose/sentences.py",
+        "pipeline/prose/abbreviations/*.txt",
         "pipeline/schemas.py",
     ),
 )
@@ -198,7 +201,7 @@ def _first_pass(plan: Plan, count: int) -> tuple[Counter[int], Counter[str]]:
     lines: Counter[int] = Counter()
     benchmarks: Counter[str] = Counter()
     nothing: list[dict[str, Any]] = [{} for _ in plan.tasks]
-    for found in _run(plan, count, "pipeline.document_passes:read", "documents read", nothing):
+    for found in _run(plan, count, "pipeline.selection.document_passes:read", "documents read", nothing):
         lines.update({int(line): documents for line, documents in found["lines"].items()})
         benchmarks.update(found["benchmarks"])
     return lines, benchmarks
@@ -206,7 +209,7 @@ def _first_pass(plan: Plan, count: int) -> tuple[Counter[int], Counter[str]]:
 
 def _second_pass(plan: Plan, count: int, show: Sequence[int]) -> list[dict[str, Any]]:
     asked = [{"show": [place for place in show if task.first <= place < task.first + task.rows]} for task in plan.tasks]
-    return list(_run(plan, count, "pipeline.document_passes:write", "documents written", asked))
+    return list(_run(plan, count, "pipeline.selection.document_passes:write", "documents written", asked))
 
 
 def _run(

@@ -1,7 +1,7 @@
 """Stage `wikipedia_text`: the articles of a dump as plain documents, `S_text` of kind wikipedia.
 
 Here is the plan (parts, workers), what follows when parts do not fit together, the table and the sum; the work is a Beam
-pipeline, `pipeline.extraction_beam`. Parts follow from the files alone and the table from the pages alone, so that it is the
+pipeline, `pipeline.beam.extraction_beam`. Parts follow from the files alone and the table from the pages alone, so that it is the
 same bytes for any number of workers, any runner, and however the dump is compressed.
 """
 
@@ -15,16 +15,18 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import beam_process, disk, places, progress
+from pipeline import progress
+from pipeline.beam import beam_process
 from pipeline.config import Frozen, WikipediaTextConfig
-from pipeline.dump_parts import Part, beginning, cut
 from pipeline.errors import SourceError
-from pipeline.places import Place, is_url, make, shared, unhurried
-from pipeline.runs import Merge, Run
-from pipeline.sampling import fetched_share
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts
+from pipeline.selection.sampling import fetched_share
 from pipeline.settings import BeamSettings, settings
 from pipeline.stage import Stage
+from pipeline.system import disk, places
+from pipeline.system.places import Place, is_url, make, shared, unhurried
+from pipeline.wiki.dump_parts import Part, beginning, cut
+from pipeline.wiki.runs import Merge, Run
 from pipeline.wikipedia import dump_files, read_site
 from pipeline.wikitext import Site
 
@@ -34,21 +36,22 @@ STAGE = Stage(
     version="5",
     sources=(
         "pipeline/extraction.py",
-        "pipeline/extraction_beam.py",
-        "pipeline/common_beam.py",
-        "pipeline/places.py",
-        "pipeline/dump_parts.py",
-        "pipeline/bz2_blocks.py",
-        "pipeline/runs.py",
+        "pipeline/beam/extraction_beam.py",
+        "pipeline/beam/common_beam.py",
+        "pipeline/system/places.py",
+        "pipeline/wiki/dump_parts.py",
+        "pipeline/wiki/bz2_blocks.py",
+        "pipeline/wiki/runs.py",
         "pipeline/wikipedia.py",
-        "pipeline/wikitext*.py",
-        "pipeline/templates/*.toml",
-        "pipeline/sampling.py",
+        "pipeline/wikitext.py",
+        "pipeline/wiki/wikitext_*.py",
+        "pipeline/wiki/templates/*.toml",
+        "pipeline/selection/sampling.py",
         "pipeline/schemas.py",
     ),
 )
 
-PIPELINE = "pipeline.extraction_beam:run"
+PIPELINE = "pipeline.beam.extraction_beam:run"
 WORK_PER_WORKER = 12 << 20
 """Bytes of .bz2 below which one more worker process costs more than it saves."""
 DISK_PER_BZ2 = 3.0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import ChainError, StoreError
+from pipeline.storage.tombstones import Tombstone
 from pipeline.store import Record, Store
-from pipeline.tombstones import Tombstone
 
 
 def ancestors(store: Store, record: Record, roots: bool = False) -> Iterator[Record]:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline import jsonl, parquet_rows, progress, tables, text_files
+from pipeline import progress
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
-from pipeline.kinds import ENDINGS, is_of, plain_name
-from pipeline.plain_text import is_blank, separated, tidy
-from pipeline.sampling import Beginning, share_read
+from pipeline.formats import jsonl, parquet_rows, tables
+from pipeline.formats.kinds import ENDINGS, is_of, plain_name
+from pipeline.prose import text_files
+from pipeline.prose.plain_text import is_blank, separated, tidy
 from pipeline.schemas import TEXT_SCHEMA, describe_lengths, write_dropped, write_parts, write_sentence_lines
+from pipeline.selection.sampling import Beginning, share_read
 from pipeline.stage import Stage
 
 STAGE = Stage(
@@ -24,21 +26,21 @@ STAGE = Stage(
     libraries=("charset-normalizer", "ftfy", "pycld2"),
     sources=(
         "pipeline/own_text.py",
-        "pipeline/archives.py",
-        "pipeline/book_headings.py",
-        "pipeline/book_layout.py",
-        "pipeline/compressed.py",
-        "pipeline/encodings.py",
-        "pipeline/languages.py",
-        "pipeline/inflate.py",
-        "pipeline/jsonl.py",
-        "pipeline/kinds.py",
-        "pipeline/parquet_rows.py",
-        "pipeline/plain_text.py",
-        "pipeline/sampling.py",
+        "pipeline/formats/archives.py",
+        "pipeline/prose/book_headings.py",
+        "pipeline/prose/book_layout.py",
+        "pipeline/formats/compressed.py",
+        "pipeline/prose/encodings.py",
+        "pipeline/prose/languages.py",
+        "pipeline/formats/inflate.py",
+        "pipeline/formats/jsonl.py",
+        "pipeline/formats/kinds.py",
+        "pipeline/formats/parquet_rows.py",
+        "pipeline/prose/plain_text.py",
+        "pipeline/selection/sampling.py",
         "pipeline/schemas.py",
-        "pipeline/tables.py",
-        "pipeline/text_files.py",
+        "pipeline/formats/tables.py",
+        "pipeline/prose/text_files.py",
     ),
 )
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
-from pipeline import checkpoint_folder, yamlfile, yamlmodel
-from pipeline.atomic import canonical_digest
 from pipeline.config import (
     BEST_LAYERS,
     LEAST_LAYERS,
@@ -63,11 +61,14 @@ from pipeline.config import (
     WikipediaTextConfig,
 )
 from pipeline.errors import RecipeError
-from pipeline.kinds import ENDINGS, is_of, plain_name
+from pipeline.formats import checkpoint_folder
+from pipeline.formats.kinds import ENDINGS, is_of, plain_name
+from pipeline.recipes import yamlfile, yamlmodel
+from pipeline.recipes.task_rules import task_faults
+from pipeline.recipes.yamlfile import KeyPath, Node
 from pipeline.stage import ROOT
-from pipeline.task_rules import task_faults
-from pipeline.wikitext_tables import read_rules
-from pipeline.yamlfile import KeyPath, Node
+from pipeline.system.atomic import canonical_digest
+from pipeline.wiki.wikitext_tables import read_rules
 
 BUILT_IN_TASKS: Mapping[str, TaskKind] = {
     "cola": "classification",
@@ -82,7 +83,7 @@ BUILT_IN_TASKS: Mapping[str, TaskKind] = {
     "wnut17": "tagging",
     "stsb_vectors": "sentence_similarity",
 }
-"""Tasks that model/known_tasks.py knows by name, and their kinds."""
+"""Tasks that model/task_files/known_tasks.py knows by name, and their kinds."""
 ANSWERED_BY: Mapping[str, str] = {"ax": "mnli"}
 """Tasks that are a test set only → the task whose model answers them."""
 RESERVED = "comparisons"
@@ -116,7 +117,7 @@ class Recipe(Frozen):
     _templates: dict[str, dict[str, tuple[str, ...]]] = PrivateAttr(default_factory=dict)
     """source → the rules of its file `templates`"""
     _sample: float = PrivateAttr(default=1.0)
-    """the share of its data that a rehearsal reads (pipeline/rehearsal.py)"""
+    """the share of its data that a rehearsal reads (pipeline/recipes/rehearsal.py)"""
 
     @property
     def path(self) -> Path:

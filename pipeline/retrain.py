@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline import champion, transfer, wikimedia
-from pipeline.atomic import damaged, explained, read_kept, write_json
 from pipeline.config import Frozen, Start, WikimediaFrom
 from pipeline.errors import RecipeError, SourceError
-from pipeline.owners import held_lock
+from pipeline.origins import transfer, wikimedia
 from pipeline.recipe import CHAMPION, Recipe
+from pipeline.storage import champion
 from pipeline.store import Store
+from pipeline.system.atomic import damaged, explained, read_kept, write_json
+from pipeline.system.owners import held_lock
 
 _DATE = re.compile(r"\d{8}")
 

@@ -21,9 +21,9 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.config import Frozen
 from pipeline.errors import RecipeError
-from pipeline.objects import checked_url
-from pipeline.refusal_words import rule_of
+from pipeline.recipes.refusal_words import rule_of
 from pipeline.stage import ROOT
+from pipeline.storage.objects import checked_url
 
 LOCAL_RUNNERS = frozenset(
     {"FnApiRunner", "DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner", "PrismRunner"}

@@ -1,6 +1,6 @@
 """Stage `pretraining_shards`: documents and a vocabulary → masked (and paired) pretraining instances in Parquet shards.
 
-Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipeline, `pipeline.shards_beam`.
+Here is the plan (pools, workers, forecast) and the sum; the work is a Beam pipeline, `pipeline.beam.shards_beam`.
 """
 
 import json
@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipeline import beam_process, disk, progress
+from pipeline import progress
+from pipeline.beam import beam_process
 from pipeline.config import Frozen, ShardsConfig
 from pipeline.errors import BertError, DataError
-from pipeline.masking import Control, control
-from pipeline.places import Place, fetch, is_url, names, opened, read_all, shared, unhurried
 from pipeline.schemas import iter_batches, part_files
 from pipeline.settings import BeamSettings, settings
+from pipeline.sharding.masking import Control, control
 from pipeline.stage import Stage
+from pipeline.system import disk
+from pipeline.system.places import Place, fetch, is_url, names, opened, read_all, shared, unhurried
 
 STAGE = Stage(
     name="pretraining_shards",
@@ -30,17 +32,17 @@ STAGE = Stage(
     libraries=("tokenizers", "numpy"),
     sources=(
         "pipeline/shards.py",
-        "pipeline/shards_beam.py",
-        "pipeline/common_beam.py",
-        "pipeline/places.py",
-        "pipeline/shard_schema.py",
-        "pipeline/instances.py",
-        "pipeline/pairs.py",
-        "pipeline/masking.py",
+        "pipeline/beam/shards_beam.py",
+        "pipeline/beam/common_beam.py",
+        "pipeline/system/places.py",
+        "pipeline/sharding/shard_schema.py",
+        "pipeline/sharding/instances.py",
+        "pipeline/sharding/pairs.py",
+        "pipeline/sharding/masking.py",
         "pipeline/streams.py",
         "pipeline/ragged.py",
         "pipeline/tokenizer.py",
-        "pipeline/fast_tokens.py",
+        "pipeline/words/fast_tokens.py",
     ),
 )
 
@@ -152,7 +154,7 @@ def forecast(corpora: Mapping[str, Corpus], config: ShardsConfig) -> dict[str, i
 
 
 def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) -> dict[str, Any]:
-    """Write train/shard-*.parquet and held_out/shard-*.parquet (columns: `pipeline.shard_schema`) into `out`.
+    """Write train/shard-*.parquet and held_out/shard-*.parquet (columns: `pipeline.sharding.shard_schema`) into `out`.
 
     The files are the same bytes for any number of workers, any runner and any order of the input files. Inputs:
     `documents` and `wordpiece_vocab`.
@@ -197,7 +199,7 @@ def build_shards(inputs: Mapping[str, Path], config: ShardsConfig, out: Path) ->
         )
         report = _progress(plan, sum(corpus.documents for corpus in corpora.values()))
         try:
-            beam_process.run("pipeline.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, report)
+            beam_process.run("pipeline.beam.shards_beam:run", plan.model_dump_json(by_alias=True), scratch, report)
             found = statistics(plan.scratch / "statistics", plan.parts, corpora, config)
             fetch(plan.out, out)
         except BaseException:
@@ -299,7 +301,7 @@ def _check_nothing_lost(
 
 
 def _needs_two_sentences(config: ShardsConfig) -> bool:
-    """Whether a document of one sentence gives nothing (`pipeline.pairs`)."""
+    """Whether a document of one sentence gives nothing (`pipeline.sharding.pairs`)."""
     return config.sentence_task != "none" and config.faithful == "paper"
 
 

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline import atomic, downloads, progress, wheels, wikimedia
+from pipeline import progress
 from pipeline.config import FilesConfig, PathFrom, UrlFrom, WheelFrom, WikimediaFrom
-from pipeline.content import file_sha256, reference
 from pipeline.errors import DataError, SourceError
-from pipeline.sampling import FETCHED
+from pipeline.origins import downloads, wheels, wikimedia
+from pipeline.selection.sampling import FETCHED
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.storage.content import file_sha256, reference
+from pipeline.system import atomic
 
 STAGE = Stage(
     name="files",
@@ -27,11 +29,11 @@ STAGE = Stage(
     version="2",  # 2: a multistream dump comes with its index files
     sources=(
         "pipeline/sources.py",
-        "pipeline/downloads.py",
-        "pipeline/sampling.py",
-        "pipeline/transfer.py",
-        "pipeline/wheels.py",
-        "pipeline/wikimedia.py",
+        "pipeline/origins/downloads.py",
+        "pipeline/selection/sampling.py",
+        "pipeline/origins/transfer.py",
+        "pipeline/origins/wheels.py",
+        "pipeline/origins/wikimedia.py",
     ),
 )
 

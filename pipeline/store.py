@@ -8,15 +8,15 @@ key, and the records of its inputs. Under the home folder:
     memory/<key>/<digest>      which records answer to a key (empty files, append-only)
     assets/<recipe>/<asset>.json   the record that the asset has now, and those that it had
     trash/<stage>/<version>/  tombstones/<stage>/<version>.json   content that `bert gc` removed, and what stays of it
-    failures/<recipe>/<asset>.json   what failed the last time (`pipeline.failures`)
-    alerts/<name>.json  watched/<recipe>/   what was told to whom, and how runs went (`pipeline.alerts`, `pipeline.watched`)
-    audits/<recipe>/<asset>-<digest>.html   pages that Dagster's asset pages name (`assets.audit_page`)
+    failures/<recipe>/<asset>.json   what failed the last time (`pipeline.storage.failures`)
+    alerts/<name>.json  watched/<recipe>/   what was told to whom, and how runs went (`pipeline.retrains.alerts`, `pipeline.retrains.watched`)
+    audits/<recipe>/<asset>-<digest>.html   pages that Dagster's asset pages name (`assets.audits.audit_page`)
     staging/<uuid>/  rejected/<version>/  broken/  leases/  runs/<key>/<attempt>/  verified/  views/  locks/
 
 A staging folder is owned by the lease of its name: the lease is there before the folder, and goes after it.
 
-`store:` in settings.yaml moves the first three, trash and tombstones into an object store (`pipeline.object_contents`,
-`pipeline.ledger`, `pipeline.trash`); everything else stays here, and what is read of them is kept under cache/.
+`store:` in settings.yaml moves the first three, trash and tombstones into an object store (`pipeline.storage.object_contents`,
+`pipeline.storage.ledger`, `pipeline.storage.trash`); everything else stays here, and what is read of them is kept under cache/.
 
 Publishing: files are fsynced, the manifest is written last, one rename makes the version visible; then record, memory,
 pointer. A reader trusts only records, so that a crash at any point leaves nothing half-visible. Content is hashed on
@@ -33,21 +33,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import leftovers, manifest, owners, progress, views
-from pipeline.atomic import canonical_json, explain, explained, fsync_folder, make_folder, rename_folder, write_json
-from pipeline.contents import LocalContents, Problem, away, distrust, set_aside
-from pipeline.contents import entries as _entries
+from pipeline import progress
 from pipeline.errors import StoreError
-from pipeline.foreign_json import parsed
-from pipeline.ledger import LocalLedger, ObjectLedger
-from pipeline.manifest import MANIFEST as MANIFEST
-from pipeline.object_contents import ObjectContents
-from pipeline.objects import Objects
-from pipeline.record import Record as Record
-from pipeline.record import record_of, utc_now
+from pipeline.formats.foreign_json import parsed
 from pipeline.settings import settings
-from pipeline.tombstones import Tombstone, who
-from pipeline.trash import LocalTrash, ObjectTrash
+from pipeline.storage import leftovers, manifest, views
+from pipeline.storage.contents import LocalContents, Problem, away, distrust, set_aside
+from pipeline.storage.contents import entries as _entries
+from pipeline.storage.ledger import LocalLedger, ObjectLedger
+from pipeline.storage.manifest import MANIFEST as MANIFEST
+from pipeline.storage.object_contents import ObjectContents
+from pipeline.storage.objects import Objects
+from pipeline.storage.record import Record as Record
+from pipeline.storage.record import record_of, utc_now
+from pipeline.storage.tombstones import Tombstone, who
+from pipeline.storage.trash import LocalTrash, ObjectTrash
+from pipeline.system import owners
+from pipeline.system.atomic import (
+    canonical_json,
+    explain,
+    explained,
+    fsync_folder,
+    make_folder,
+    rename_folder,
+    write_json,
+)
 
 CHAMPION_FILE = "champion.json"  # lies beside the pointers and is none
 RUN_INPUTS = "inputs.json"
@@ -75,7 +85,7 @@ class Rejected:
 class Store:
     """The store of one home folder. Folders are made when they are first written: a read-only store can be read.
 
-    With `url`, content, records and memory lie there, in an object store (`pipeline.object_contents`).
+    With `url`, content, records and memory lie there, in an object store (`pipeline.storage.object_contents`).
     """
 
     def __init__(self, home: Path, lease_seconds: float = 60, url: str | None = None) -> None:
@@ -313,7 +323,7 @@ class Store:
         return sum(int(file["size_bytes"]) for file in self.manifest(record.stage, record.version)["files"])
 
     def content(self, stage: str, version: str) -> Path:
-        """Where the files of a version lie, unverified; a `pipeline.places` URL for what was not fetched yet."""
+        """Where the files of a version lie, unverified; a `pipeline.system.places` URL for what was not fetched yet."""
         return self._contents.place(stage, version)
 
     def folder(self, stage: str, version: str, references: Path | None = None) -> Path:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import fast_tokens
 from pipeline.errors import DataError
-from pipeline.foreign_json import parsed
+from pipeline.formats.foreign_json import parsed
 from pipeline.ragged import ranges
+from pipeline.words import fast_tokens
 
 if TYPE_CHECKING:
     import tokenizers

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import alphabet, progress
+from pipeline import progress
 from pipeline.config import LEAST_SIZE, PathFrom, VocabularyConfig
-from pipeline.disk import check_room, scratch_folder
 from pipeline.errors import DataError
-from pipeline.merges import merged
 from pipeline.settings import settings
 from pipeline.stage import Stage
+from pipeline.system.disk import check_room, scratch_folder
 from pipeline.tokenizer import (
     SPECIAL_TOKENS,
     Tokenizer,
@@ -23,7 +22,9 @@ from pipeline.tokenizer import (
     stand_for_text,
     tokenizer_json,
 )
-from pipeline.word_counts import Words, count_words, text_bytes
+from pipeline.words import alphabet
+from pipeline.words.merges import merged
+from pipeline.words.word_counts import Words, count_words, text_bytes
 
 STAGE = Stage(
     name="wordpiece_vocab",
@@ -32,9 +33,9 @@ STAGE = Stage(
     libraries=("tokenizers",),
     sources=(
         "pipeline/vocabulary.py",
-        "pipeline/word_counts.py",
-        "pipeline/alphabet.py",
-        "pipeline/merges.py",
+        "pipeline/words/word_counts.py",
+        "pipeline/words/alphabet.py",
+        "pipeline/words/merges.py",
         "pipeline/tokenizer.py",
     ),
 )

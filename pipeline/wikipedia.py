@@ -5,7 +5,7 @@
     dump_files     the files of a folder that make up a dump
 
 All export schemas up to 0.11 are read alike. A file that is cut off or broken gives its whole pages and then an error:
-it is never taken for a shorter dump. `pipeline.dump_parts` reads one file in parallel, with the same parser.
+it is never taken for a shorter dump. `pipeline.wiki.dump_parts` reads one file in parallel, with the same parser.
 """
 
 import gzip
@@ -18,9 +18,9 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
-from pipeline.bz2_blocks import BrokenBz2, blocks
 from pipeline.errors import SourceError
-from pipeline.sampling import FETCHED
+from pipeline.selection.sampling import FETCHED
+from pipeline.wiki.bz2_blocks import BrokenBz2, blocks
 from pipeline.wikitext import Site, redirect_target
 
 CHUNK_BYTES = 1 << 20

@@ -24,9 +24,9 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
-from pipeline import wikitext_names as words
-from pipeline.wikitext_functions import HIDE, SHOW
-from pipeline.wikitext_templates import Rules, rules_for
+from pipeline.wiki import wikitext_names as words
+from pipeline.wiki.wikitext_functions import HIDE, SHOW
+from pipeline.wiki.wikitext_templates import Rules, rules_for
 
 
 @dataclass(frozen=True)

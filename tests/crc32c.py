@@ -1,4 +1,4 @@
-"""CRC-32C bit by bit, by its definition: what the tables of pipeline/tfrecord.py are held against."""
+"""CRC-32C bit by bit, by its definition: what the tables of pipeline/formats/tfrecord.py are held against."""
 
 
 def crc32c(data: bytes) -> int:

@@ -4,7 +4,7 @@ import re
 from typing import get_args
 
 from assets import monitoring
-from pipeline import alerts
+from pipeline.retrains import alerts
 from pipeline.settings import EmailSettings, WebhookSettings
 from tests.conftest import ROOT
 

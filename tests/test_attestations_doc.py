@@ -4,7 +4,7 @@ import re
 
 from assets.graph import STAGES
 from pipeline.settings import ProviderSettings
-from tests.assets.test_attesting import SET
+from tests.assets.audits.test_attesting import SET
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "attestations.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 from ruamel.yaml import YAML
 
-from pipeline.options_beam import known_options
+from pipeline.beam.options_beam import known_options
 from pipeline.settings import BeamSettings
 from tests.conftest import ROOT
 

@@ -28,7 +28,7 @@ LEAST: dict[str, tuple[str, str]] = {
 }
 """package → (least version, the advisory that asks for it)"""
 XLA_TORCH = "2.9.1"
-"""torch-xla works beside no later one; model/pickled.py refuses pickled weights there, which the advisory is about."""
+"""torch-xla works beside no later one; model/foreign/pickled.py refuses pickled weights there, which the advisory is about."""
 BANNED = ("js2py", "nltk", "lightning", "pytorch-lightning")
 """CVE-2024-28397; downloads that are programs; load_from_checkpoint that runs what it names"""
 

@@ -2,9 +2,9 @@
 
 import re
 
-from pipeline.kinds import ENDINGS
-from pipeline.recipe_sizes import MOST_STEPS, PASSES, SIZES, TOKENS_PER_WEIGHT, VOCABULARY
-from pipeline.text_measure import SAMPLE_BYTES
+from pipeline.formats.kinds import ENDINGS
+from pipeline.starting.recipe_sizes import MOST_STEPS, PASSES, SIZES, TOKENS_PER_WEIGHT, VOCABULARY
+from pipeline.starting.text_measure import SAMPLE_BYTES
 from tests.conftest import ROOT
 
 DOC = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")

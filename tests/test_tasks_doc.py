@@ -2,8 +2,8 @@
 
 import re
 
-from model.known_tasks import KNOWN
-from model.task_kinds import SCHEMAS
+from model.task_files.known_tasks import KNOWN
+from model.task_files.task_kinds import SCHEMAS
 from pipeline.config import FinetuningOverride
 from tests.conftest import ROOT
 

@@ -23,7 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from pipeline.config import Comparison, Finetuning, FinetuningOverride
 from pipeline.recipe import Recipe
-from pipeline.refusal_words import PATTERNS
+from pipeline.recipes.refusal_words import PATTERNS
 from pipeline.settings import Settings
 
 DOCS = Path(__file__).resolve().parent.parent

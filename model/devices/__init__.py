@@ -23,7 +23,7 @@ class Device(Protocol):
     """cpu, cuda or xla"""
     torch_device: torch.device
     unpadded: bool
-    """batches for pretraining come without padding (model/unpadded.py)"""
+    """batches for pretraining come without padding (model/layers/unpadded.py)"""
     fixed_shapes: bool
     """it compiles anew for every shape: batches for pretraining have fillers, so that there is one shape for each length"""
     count: int

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from model.order import mix
+from model.feeding.order import mix
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """of malloc.h"""

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from model.order import mix
+from model.feeding.order import mix
 
 
 class Cuda:
@@ -13,7 +13,7 @@ class Cuda:
 
     kind = "cuda"
     unpadded = False
-    """model/attention.py could (nested tensors, flash attention), but nobody has run that on a card yet"""
+    """model/layers/attention.py could (nested tensors, flash attention), but nobody has run that on a card yet"""
     fixed_shapes = False
     count = 1
     steps_ahead = 8

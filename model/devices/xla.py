@@ -17,7 +17,7 @@ import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch_xla.debug import metrics
 
-from model.order import mix
+from model.feeding.order import mix
 
 
 class Xla:

@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from model import lines, pages
 from model.artifact import read_json, write_json
+from model.processes import lines
 from model.promotion import drift, gates, task_scores
 from model.promotion.gates import POINTS, Gate
 from model.promotion.in_use import Champion, trained_on
 from model.promotion.task_scores import part_of, scores_of, tasks_in
+from model.reporting import pages
 from pipeline.config import DecisionConfig
 from pipeline.errors import StoreError
 from pipeline.stage import Stage
@@ -26,13 +27,13 @@ STAGE = Stage(
     version="1",
     sources=(
         "model/promotion/*.py",
-        "model/bootstrap.py",
-        "model/predicted.py",
-        "model/weighted_metrics.py",
-        "model/report_templates/decision.md.j2",
+        "model/reporting/bootstrap.py",
+        "model/reporting/predicted.py",
+        "model/reporting/weighted_metrics.py",
+        "model/reporting/templates/decision.md.j2",
         "model/bert.py",
-        "model/batches.py",
-        "model/targets.py",
+        "model/feeding/batches.py",
+        "model/feeding/targets.py",
     ),
     deterministic=False,  # losses differ in their last digits between devices
 )

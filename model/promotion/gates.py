@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from model import bootstrap
+from model.reporting import bootstrap
 from pipeline.config import Gates
 
 Numbers = npt.NDArray[Any]

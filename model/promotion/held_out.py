@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model import bootstrap
 from model.artifact import read_json
-from model.batches import held_out_rows
+from model.feeding.batches import held_out_rows
+from model.feeding.targets import targets_of
 from model.promotion import gates, likelihood, same_text
 from model.promotion.gates import POINTS, Difference, Gate
 from model.promotion.in_use import Champion
-from model.targets import targets_of
+from model.reporting import bootstrap
 from pipeline.config import DecisionConfig
-from pipeline.shard_reader import ShardReader
+from pipeline.sharding.shard_reader import ShardReader
 from pipeline.tokenizer import load
 
 Numbers = npt.NDArray[Any]

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from model.batches import batch_of
 from model.devices import open_for_many_shapes
+from model.feeding.batches import batch_of
 from model.fill_mask import load_release
 from pipeline import progress
 from pipeline.settings import settings
-from pipeline.shard_schema import Shards
+from pipeline.sharding.shard_schema import Shards
 
 ROWS_AT_ONCE = 32
 Numbers = npt.NDArray[Any]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.schemas import iter_batches
-from pipeline.shard_schema import Shards, shard_files
+from pipeline.sharding.shard_schema import Shards, shard_files
 from pipeline.streams import stable_hash, substreams, uniform
 from pipeline.tokenizer import Tokenizer
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from model.artifact import read_json
-from model.known_tasks import title_of
-from model.predicted import Predicted, read_predicted, resampled
 from model.promotion import gates
 from model.promotion.gates import POINTS, Gate
 from model.promotion.in_use import Champion
-from model.report_task import PARTS, counted
+from model.reporting.predicted import Predicted, read_predicted, resampled
+from model.reporting.report_task import PARTS, counted
+from model.task_files.known_tasks import title_of
 from model.tasks import NOT_RUN
 from pipeline.config import DecisionConfig
 from pipeline.errors import StoreError

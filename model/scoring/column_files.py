@@ -1,12 +1,12 @@
-"""Gold and prediction files of tags: column files (model/conll.py) whose last column is IOB tags."""
+"""Gold and prediction files of tags: column files (model/task_files/conll.py) whose last column is IOB tags."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from model import conll
+from model.task_files import conll
 from pipeline.errors import DataError
-from pipeline.iob import TAG
+from pipeline.formats.iob import TAG
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from model.known_tasks import KNOWN
 from model.scoring.entity_scores import scores_of_entities
 from model.scoring.label_files import GLUE
 from model.scoring.label_scores import scores_of_labels
 from model.scoring.squad_scores import scores_of_squad
+from model.task_files.known_tasks import KNOWN
 from pipeline.errors import DataError
 
 ENTITY_TYPES = {

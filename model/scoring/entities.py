@@ -45,7 +45,7 @@ class Counts:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities of one sentence, in order. Tags must match `pipeline.iob.TAG`."""
+    """The entities of one sentence, in order. Tags must match `pipeline.formats.iob.TAG`."""
     found: list[Entity] = []
     start, kind = 0, ""
     for at, tag in enumerate([*tags, "O"]):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model.bootstrap import Statistic
+from model.reporting.bootstrap import Statistic
+from model.reporting.weighted_metrics import ratio
 from model.scoring.column_files import read_tagged, require_same_tokens
 from model.scoring.entities import Counts, added, counts_by_type
 from model.scoring.result import Entry, result
 from model.scoring.text import named
-from model.weighted_metrics import ratio
 
 Numbers = npt.NDArray[Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model.known_tasks import KNOWN
 from model.scoring.text import Lines, counted, lines
+from model.task_files.known_tasks import KNOWN
 from pipeline.errors import DataError
-from pipeline.tables import read_table
+from pipeline.formats.tables import read_table
 
 PREDICTIONS_HEADER = "index\tprediction"
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from model import metrics
+from model.reporting.weighted_metrics import WEIGHTED
 from model.scoring import label_files
 from model.scoring.result import Entry, result
-from model.weighted_metrics import WEIGHTED
 
 
 def scores_of_labels(task: str, gold: Path, predictions: Path) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from model import bootstrap
-from model.bootstrap import Statistic
+from model.reporting import bootstrap
+from model.reporting.bootstrap import Statistic
+from model.reporting.shown_numbers import decimal, interval
 from model.scoring.text import counted
-from model.shown_numbers import decimal, interval
 
 Numbers = npt.NDArray[Any]
 

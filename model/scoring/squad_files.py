@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from model import squad
 from model.scoring.squad_metrics import Question
 from model.scoring.text import counted, json_object, named
+from model.task_files import squad
 from pipeline.errors import DataError
 
 

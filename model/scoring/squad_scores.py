@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model.bootstrap import Statistic
+from model.reporting.bootstrap import Statistic
+from model.reporting.weighted_metrics import ratio
 from model.scoring import squad_metrics
 from model.scoring.result import Entry, result
 from model.scoring.squad_files import read_no_answer, read_predictions, read_questions
 from model.scoring.text import counted, named
-from model.weighted_metrics import ratio
 from pipeline.errors import DataError
 
 Numbers = npt.NDArray[Any]

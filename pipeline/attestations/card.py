@@ -1,4 +1,4 @@
-"""What the card of a model says of its training, as values: model/training_card.py writes them."""
+"""What the card of a model says of its training, as values: model/exporting/training_card.py writes them."""
 
 from collections.abc import Mapping
 from typing import Any

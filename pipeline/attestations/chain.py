@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from pipeline.errors import StoreError
 from pipeline.lineage import reuses, root_of
-from pipeline.manifest import Entry
-from pipeline.record import Record
+from pipeline.storage.manifest import Entry
+from pipeline.storage.record import Record
 from pipeline.store import Store
 
 UNKNOWN = "unknown"

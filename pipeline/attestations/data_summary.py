@@ -1,5 +1,5 @@
 """The summary of training content that Article 53(1)(d) of the EU's AI Act asks for, in the sections of the Commission's template
-(C(2025) 8311, annex), as values: model/data_summary_page.py writes them for people.
+(C(2025) 8311, annex), as values: model/exporting/data_summary_page.py writes them for people.
 
 Records know the text, not the provider's contracts: what they can't tell is UNKNOWN, and `provider` of settings.yaml is asked.
 """

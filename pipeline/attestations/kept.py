@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pipeline import owners
-from pipeline.atomic import explained, rename_folder, write_bytes
 from pipeline.attestations import provenance
 from pipeline.store import Store
+from pipeline.system import owners
+from pipeline.system.atomic import explained, rename_folder, write_bytes
 
 FOLDER = "attestations"
 

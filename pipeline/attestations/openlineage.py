@@ -10,9 +10,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
 
-from pipeline.atomic import canonical_json
 from pipeline.attestations.chain import DOCUMENTS, FILES, SHARDS, TEXTS, UNKNOWN, Chain, Original, Work, originals, rows
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
+from pipeline.system.atomic import canonical_json
 
 FILE = "openlineage.ndjson"
 SCHEMA = Path(__file__).with_name("run_facet.schema.json")
@@ -99,7 +99,7 @@ def _columns(work: Work) -> dict[str, str]:
 
 def _shard_columns(work: Work) -> pa.Schema:
     from pipeline.config import Shards
-    from pipeline.shard_schema import shard_schema
+    from pipeline.sharding.shard_schema import shard_schema
 
     if work.record.stage != SHARDS or "vocab_size" not in work.statistics:
         return pa.schema([])

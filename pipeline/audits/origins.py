@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import places
 from pipeline.attestations.chain import ORIGINS, UNKNOWN, Chain, Original, Work, originals, sources
 from pipeline.errors import StoreError
 from pipeline.store import Store
+from pipeline.system import places
 
 Plain = dict[str, Any]
 NONE = "none"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline.atomic import canonical_digest
 from pipeline.attestations.chain import UNKNOWN, Chain, Work
+from pipeline.system.atomic import canonical_digest
 
 Plain = dict[str, Any]
 

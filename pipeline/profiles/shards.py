@@ -24,7 +24,7 @@ from pipeline import progress
 from pipeline.config import ShardsConfig
 from pipeline.profiles.tables import sigmas
 from pipeline.schemas import iter_batches
-from pipeline.shard_schema import Array, flat, shard_schema
+from pipeline.sharding.shard_schema import Array, flat, shard_schema
 from pipeline.streams import mixed
 from pipeline.suites import DOES_NOT_APPLY, INPUTS
 

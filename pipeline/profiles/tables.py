@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
-from pipeline import dump_lists
 from pipeline.config import (
     BooksTextConfig,
     DocumentsConfig,
@@ -21,11 +20,12 @@ from pipeline.config import (
     WikimediaFrom,
     WikipediaTextConfig,
 )
-from pipeline.downloads import digest_of, known_digest
 from pipeline.errors import DataError
-from pipeline.manifest import MANIFEST
-from pipeline.sampling import FETCHED
+from pipeline.origins import dump_lists
+from pipeline.origins.downloads import digest_of, known_digest
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA, count_rows, part_files, read_sentence_lines
+from pipeline.selection.sampling import FETCHED
+from pipeline.storage.manifest import MANIFEST
 from pipeline.suites import DOES_NOT_APPLY
 from pipeline.tokenizer import SPECIAL_TOKENS, out_of_reach
 from pipeline.vocabulary import NOTHING
@@ -161,7 +161,7 @@ GUTENBERG = (
 )
 """What only Project Gutenberg's own words around a book say."""
 HEADINGS = r"(?mi)^(?:chapter|book|part|volume) (?:[ivxlc]+|\d{1,3})(?:[.:—-].{0,60})?$"
-"""Lines that are a heading for sure; what else may be one is decided in pipeline/book_headings.py."""
+"""Lines that are a heading for sure; what else may be one is decided in pipeline/prose/book_headings.py."""
 NOT_BOOKS = ("unknown_file_type", "hidden")
 """Why files are dropped that nobody took for books: pictures, what a system lays beside them."""
 

@@ -1,4 +1,4 @@
-"""Metrics of the tables of a task, by its kind (model/task_kinds.py names their columns)."""
+"""Metrics of the tables of a task, by its kind (model/task_files/task_kinds.py names their columns)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

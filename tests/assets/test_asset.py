@@ -7,12 +7,12 @@ import dagster as dg
 import pytest
 
 from assets.asset import FORCE, is_forced, process_of, process_tag
-from assets.plan import ERROR, WILL_RUN, plan
+from assets.commands.plan import ERROR, WILL_RUN, plan
 from pipeline import build, suites
 from pipeline.build import ValidationFailed
-from pipeline.owners import Owner
 from pipeline.store import Store
 from pipeline.suites import CheckResult, Suite
+from pipeline.system.owners import Owner
 from tests.pipeline.test_build import build_all, chain
 
 

@@ -19,9 +19,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from model.order import mix, rows_of
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import shard_files
+from model.feeding.order import mix, rows_of
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import shard_files
 from tests.assets.bertcli import ASSETS, World, dagster_runs, kill_tree, tree, when
 from tests.conftest import ROOT
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from assets import cli
 from docs.tools import reference
+from pipeline.beam.options_beam import known_options
 from pipeline.config import Comparison, Frozen
-from pipeline.options_beam import known_options
 from pipeline.recipe import Loaded, Recipe, load_recipes
 from pipeline.settings import Settings, settings
 from tests import doc_blocks

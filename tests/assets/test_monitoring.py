@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from assets import monitoring
-from pipeline import champion, watched
-from pipeline.atomic import write_json
 from pipeline.retrain import Moment
+from pipeline.retrains import watched
 from pipeline.settings import settings
+from pipeline.storage import champion
 from pipeline.store import open_store
+from pipeline.system.atomic import write_json
 from tests.assets.bertcli import World, recorded
-from tests.pipeline.test_champion import release
+from tests.pipeline.storage.test_champion import release
 
 Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.objects import Objects
+from pipeline.storage.objects import Objects
 from pipeline.store import Store
 from tests.assets.bertcli import ASSETS, World
 

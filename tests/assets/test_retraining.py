@@ -12,16 +12,19 @@ import pytest
 
 from assets import retraining
 from assets.definitions import definitions
-from pipeline import champion, retrain, watched, wikimedia
+from pipeline import retrain
 from pipeline.config import WikimediaFrom
+from pipeline.origins import wikimedia
 from pipeline.recipe import load_recipes
+from pipeline.retrains import watched
+from pipeline.storage import champion
 from pipeline.store import open_store
 from tests import tiny
 from tests.assets.bertcli import World
 from tests.pipeline.badserver import Site, serving
+from tests.pipeline.origins.test_wikimedia import add_dump, chosen, site, status  # noqa: F401
 from tests.pipeline.receivers import webhook
 from tests.pipeline.test_retrain import recipe
-from tests.pipeline.test_wikimedia import add_dump, chosen, site, status  # noqa: F401
 
 
 def ask(sensor: dg.SensorDefinition, cursor: str | None = None) -> dg.SensorResult:

@@ -89,7 +89,7 @@ def test_the_export_computes_in_transformers_what_was_scored(world: World, tmp_p
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     from model import checkpoint
-    from model.classifier import Classifier
+    from model.layers.classifier import Classifier
     from pipeline.config import Architecture
 
     world.bert("export", "tagged/finetuned_people", str(tmp_path / "out"))

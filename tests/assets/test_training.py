@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from model import checkpoint, lines
+from model import checkpoint
+from model.processes import lines
 from tests.assets.bertcli import World, tree, when
 from tests.assets.test_chain import runs
 

@@ -12,7 +12,7 @@ import pytest
 from assets import watching
 from assets.dagster_home import instance
 from assets.definitions import definitions
-from pipeline import alerts, watched
+from pipeline.retrains import alerts, watched
 from tests.assets.bertcli import World
 from tests.pipeline.receivers import Webhook, webhook
 

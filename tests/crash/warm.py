@@ -21,11 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import assets.commands.promoting
 import assets.graph
-import assets.promoting
-from pipeline import build, garbage
+from pipeline import build
 from pipeline.errors import BertError
 from pipeline.settings import RetentionSettings
+from pipeline.storage import garbage
 from pipeline.store import Store, open_store
 
 PRELOADED = (

@@ -47,8 +47,8 @@ def main() -> None:
 
     import assets.cli
     import model.imported
+    import pipeline.beam.extraction_beam
     import pipeline.books
-    import pipeline.extraction_beam
     import pipeline.own_text
 
     assert apache_beam and assets.cli and model.imported and pipeline.books and pipeline.own_text

@@ -70,7 +70,8 @@ def dump(folder: Path) -> Outcome:
 
 def dump_here(folder: Path) -> Outcome:
     """The same with the pipeline in this process, which saves the seconds that another needs to start."""
-    from pipeline import beam_process, errors, extraction_beam
+    from pipeline import errors
+    from pipeline.beam import beam_process, extraction_beam
 
     def here(_: str, plan: str, scratch: Path, poll: Callable[[], None]) -> None:
         try:
@@ -94,8 +95,9 @@ def site(folder: Path) -> Outcome:
     """A dump of Wikimedia's site, which serves in/; in/redirects.json says which paths lead elsewhere."""
     from pydantic import TypeAdapter
 
-    from pipeline import sources, transfer
+    from pipeline import sources
     from pipeline.config import FilesConfig, From
+    from pipeline.origins import transfer
     from tests.pipeline.badserver import redirect, serving
 
     transfer.PATIENCE = transfer.Patience(attempts=2, page_attempts=2, pause_seconds=0.01)
@@ -210,7 +212,7 @@ def shards(folder: Path) -> Outcome:
     """Reading shards, as training does."""
     import numpy as np
 
-    from pipeline.shard_reader import ShardReader
+    from pipeline.sharding.shard_reader import ShardReader
 
     reader = ShardReader(folder / "in")
     reader.take(np.arange(len(reader)))

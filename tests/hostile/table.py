@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from model.pages import escape_markdown
+from model.reporting.pages import escape_markdown
 from tests.conftest import ROOT
 from tests.hostile.cases import CASES
 

@@ -19,22 +19,24 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from model.checkpoint import load_tensors
-from pipeline import archives, jsonl, manifest, tfrecord, yamlfile
-from pipeline.book_manifest import read_manifest
-from pipeline.epub import Epub, read_epub
 from pipeline.errors import DataError, RecipeError, SourceError
-from pipeline.inflate import Unreadable
+from pipeline.formats import archives, jsonl, tfrecord
+from pipeline.formats.inflate import Unreadable
+from pipeline.prose.book_manifest import read_manifest
+from pipeline.prose.epub import Epub, read_epub
+from pipeline.prose.xhtml import prose
 from pipeline.recipe import load_recipes
+from pipeline.recipes import yamlfile
+from pipeline.storage import manifest
 from pipeline.wikipedia import read_pages, read_site
 from pipeline.wikitext import to_text
-from pipeline.xhtml import prose
 from tests.hostile.archives import tar_of, zip_of
 from tests.hostile.models import joined
 from tests.hostile.xml import SENTENCE
 from tests.pipeline.dumps import dump, page
 from tests.pipeline.epubs import epub, package
 from tests.pipeline.epubs import page as leaf
-from tests.pipeline.test_tfrecord import GOOD
+from tests.pipeline.formats.test_tfrecord import GOOD
 from tests.tiny import RECIPE
 
 SECONDS = 20

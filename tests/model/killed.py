@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model import child, pretrain
+from model import pretrain
 from model.devices.cpu import Cpu
-from model.feed import Feed
-from model.order import part
+from model.feeding.feed import Feed
+from model.feeding.order import part
+from model.processes import child
 
 WAIT_SECONDS = 0.7
 AHEAD = 8

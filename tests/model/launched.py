@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from model import child, lines
+from model.processes import child, lines
 from pipeline.errors import TrainingError
 
 

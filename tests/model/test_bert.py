@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from model.attention import Rows, padded
 from model.bert import Attention, Bert, BertForPretraining, Layer, Losses, initialize, pretraining_losses
-from model.lamb import Lamb
-from model.optimizer import AdamW, clip_gradients
-from model.schedule import learning_rate
-from model.weights import from_hugging_face, to_hugging_face
+from model.layers.attention import Rows, padded
+from model.layers.weights import from_hugging_face, to_hugging_face
+from model.optimization.lamb import Lamb
+from model.optimization.optimizer import AdamW, clip_gradients
+from model.optimization.schedule import learning_rate
 from pipeline.config import Architecture
 
 CONFIGS = {

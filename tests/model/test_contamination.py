@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from model import contamination
-from model.task_kinds import SCHEMAS
+from model.task_files.task_kinds import SCHEMAS
 from pipeline.config import ContaminationConfig, TaskKind
 from pipeline.errors import DataError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from model.batches import IGNORED, batch_of
 from model.bert import BertForPretraining, initialize, pretraining_losses
 from model.devices import open_device
-from model.finetuning_loop import _device
-from model.unpadded import unpadded_of
+from model.feeding.batches import IGNORED, batch_of
+from model.layers.unpadded import unpadded_of
+from model.tuning.finetuning_loop import _device
 from pipeline.errors import TrainingError
 from pipeline.settings import TrainingSettings
 from pipeline.stage import ROOT

@@ -12,14 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model import checkpoint, examples, finetuning
-from model.attention import Rows
+from model import checkpoint, finetuning
 from model.bert import initialize
-from model.child import Stop
-from model.classifier import Classifier, mean_pool
-from model.finetuning_loop import train
-from model.finetuning_run import load_encoder
-from model.task_kinds import SCHEMAS
+from model.layers.attention import Rows
+from model.layers.classifier import Classifier, mean_pool
+from model.processes.child import Stop
+from model.task_files.task_kinds import SCHEMAS
+from model.tuning import examples
+from model.tuning.finetuning_loop import train
+from model.tuning.finetuning_run import load_encoder
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from model import checkpoint, lines
-from model.child import Stop
-from model.finetuning_job import PRETRAINED, Ranking, Run, runs_of
-from model.finetuning_loop import train
+from model import checkpoint
+from model.processes import lines
+from model.processes.child import Stop
+from model.tuning.finetuning_job import PRETRAINED, Ranking, Run, runs_of
+from model.tuning.finetuning_loop import train
 from pipeline import progress
 from pipeline.config import FinetuneConfig, Grid, Variant
 from pipeline.errors import TrainingError

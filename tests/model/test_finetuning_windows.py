@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from model import checkpoint
-from model.answers import SCORING_BATCH
-from model.child import Stop
-from model.classifier import Classifier
-from model.examples import read_examples, read_scored
-from model.finetuning_loop import train
-from model.task_kinds import SCHEMAS
+from model.layers.classifier import Classifier
+from model.processes.child import Stop
+from model.task_files.task_kinds import SCHEMAS
+from model.tuning.answers import SCORING_BATCH
+from model.tuning.examples import read_examples, read_scored
+from model.tuning.finetuning_loop import train
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from tests.model.tiny import write_vocabulary

@@ -12,22 +12,22 @@ import torch
 
 from model import checkpoint
 from model.bert import BertForPretraining, initialize
-from model.classifier import Classifier
-from model.finetuning_run import load_encoder
 from model.imported import import_checkpoint
+from model.layers.classifier import Classifier
+from model.layers.weights import config_to_hugging_face
 from model.pretraining import pretrain
-from model.pretraining_loop import train
 from model.release import make_release
-from model.weights import config_to_hugging_face
+from model.training.pretraining_loop import train
+from model.tuning.finetuning_run import load_encoder
 from pipeline.config import Architecture, ImportedConfig, PretrainConfig, ReleaseConfig
 from pipeline.errors import DataError
 from pipeline.recipe import load_recipes
-from pipeline.record import NEEDED
+from pipeline.storage.record import NEEDED
 from pipeline.store import open_store
 from pipeline.suites import validate
 from pipeline.tokenizer import load, tokenizer_json
+from tests.model.layers.test_weights import public_model
 from tests.model.test_pretraining import StopAt, config_of, files, job
-from tests.model.test_weights import public_model
 from tests.model.tiny import VOCABULARY, rows_of, write_rows, write_shards, write_vocabulary
 
 SIZES = Architecture(layers=2, hidden=16, heads=2, intermediate=24, max_positions=16, gelu="tanh", dropout=0.2)

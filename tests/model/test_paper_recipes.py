@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from assets import graph
-from model.child import Stop
-from model.pretraining_loop import train
-from pipeline import atomic
+from model.processes.child import Stop
+from model.training.pretraining_loop import train
 from pipeline.build import build
 from pipeline.recipe import load_recipes
 from pipeline.settings import settings
 from pipeline.stage import ROOT
 from pipeline.store import open_store
+from pipeline.system import atomic
 from pipeline.tokenizer import read_vocabulary
 from tests import tiny
 

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from model import checkpoint
-from model.classifier import Classifier
-from model.examples import read_examples
-from model.leaderboard import glue_file
+from model.layers.classifier import Classifier
 from model.predicting import predict
+from model.reporting.leaderboard import glue_file
 from model.tasks import prepare_task
+from model.tuning.examples import read_examples
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, PathFrom, PredictConfig, TaskDataConfig
 from pipeline.errors import DataError

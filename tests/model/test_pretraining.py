@@ -18,19 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model import checkpoint, lines
-from model.baselines import baselines
+from model import checkpoint
 from model.bert import BertForPretraining, initialize
-from model.child import Stop
+from model.optimization.schedule import learning_rate
 from model.pretraining import pretrain
-from model.pretraining_loop import train
-from model.schedule import learning_rate
-from pipeline import atomic
+from model.processes import lines
+from model.processes.child import Stop
+from model.training.baselines import baselines
+from model.training.pretraining_loop import train
 from pipeline.config import PretrainConfig, Shards, ShardsConfig
 from pipeline.errors import DataError, StoreError, TrainingError
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import shard_schema
 from pipeline.stage import ROOT
+from pipeline.system import atomic
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, read_shards, write_rows, write_shards, write_vocabulary
 
 RESULT = [

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model import checkpoint, lines
-from model.child import Stop
-from model.order import rows_at
-from model.pretraining_loop import train
-from pipeline.shard_reader import ShardReader
+from model import checkpoint
+from model.feeding.order import rows_at
+from model.processes import lines
+from model.processes.child import Stop
+from model.training.pretraining_loop import train
+from pipeline.sharding.shard_reader import ShardReader
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import config_of, files, job
 from tests.model.tiny import write_shards
@@ -61,9 +62,9 @@ def second(tmp_path_factory: pytest.TempPathFactory, shards: Path, whole: Path) 
     return folder
 
 
-LOSSES = "model.pretraining_loop:pretraining_losses"
+LOSSES = "model.training.pretraining_loop:pretraining_losses"
 """three times a step, twice an evaluation, and three times before the first step (the rehearsal)"""
-UPDATE = "model.optimizer:AdamW.step"
+UPDATE = "model.optimization.optimizer:AdamW.step"
 """once a step, and three times before the first"""
 
 
@@ -73,10 +74,10 @@ UPDATE = "model.optimizer:AdamW.step"
         pytest.param(LOSSES, 3 + 1, id="step 0"),
         pytest.param(LOSSES, 3 + 3 * 100 + 2 * 2 + 2, id="inside the accumulation of step 100"),
         pytest.param(LOSSES, 3 + 3 * 46 + 3, id="inside the step that holds an epoch's edge"),
-        pytest.param("model.pretraining_loop:held_out_rows", 3, id="during an evaluation"),
+        pytest.param("model.training.pretraining_loop:held_out_rows", 3, id="during an evaluation"),
         pytest.param("model.checkpoint:save_tensors", 2 * 20 + 1, id="during a save, weights half written"),
         pytest.param("model.checkpoint:save_tensors", 2 * 20 + 2, id="during a save, optimizer half written"),
-        pytest.param("pipeline.atomic:rename_folder", 11, id="during a save, before its rename"),
+        pytest.param("pipeline.system.atomic:rename_folder", 11, id="during a save, before its rename"),
         pytest.param(UPDATE, 3 + 21, id="the first step after warm-up"),
         pytest.param(UPDATE, 3 + STEPS, id="last step"),
         pytest.param("model.checkpoint:write_verified", STEPS // 5 + 1, id="before the result"),

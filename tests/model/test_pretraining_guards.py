@@ -8,15 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model import checkpoint, lines
+from model import checkpoint
 from model.bert import BertForPretraining, initialize
-from model.child import Stop
-from model.optimizer import AdamW
-from model.order import mix, rows_at
-from model.pretraining_loop import train
+from model.feeding.order import mix, rows_at
+from model.optimization.optimizer import AdamW
+from model.processes import lines
+from model.processes.child import Stop
+from model.training.pretraining_loop import train
 from pipeline.config import Shards
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import shard_schema
 from tests.model.test_pretraining import StopAt, config_of, files, job
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, rows_of, write_rows
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from model import checkpoint
-from model.child import STOPPED, Stop
-from model.pretraining_loop import train
+from model.processes.child import STOPPED, Stop
+from model.training.pretraining_loop import train
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import config_of, files, job
 from tests.model.tiny import write_shards
 
 STEPS = 40
-LOSSES = "model.pretraining_loop:pretraining_losses"
+LOSSES = "model.training.pretraining_loop:pretraining_losses"
 """three times a step, six times an evaluation, and three times before the first step (the rehearsal)"""
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
@@ -59,11 +59,13 @@ def signalled(folder: Path, point: str, count: int, signals: list[signal.Signals
 @pytest.mark.parametrize(
     ("point", "count", "signals", "least", "most"),
     [
-        pytest.param("model.pretraining_loop:open_device", 1, [TERM], 0, 0, id="while it starts"),
+        pytest.param("model.training.pretraining_loop:open_device", 1, [TERM], 0, 0, id="while it starts"),
         pytest.param(LOSSES, 3 + 3 * 22 + 6 * 2 + 2, [INT], 22, 22, id="between the parts of a batch"),
-        pytest.param("model.feed:Feed.rows", 3 + 3 * 17 + 1, [TERM], 17, 17, id="while it waits for data"),
-        pytest.param("model.optimizer:AdamW.step", 3 + 23, [TERM], 23, 23, id="in the update"),
-        pytest.param("model.pretraining_loop:held_out_rows", 6 + 3, [INT, TERM], 20, 20, id="twice in an evaluation"),
+        pytest.param("model.feeding.feed:Feed.rows", 3 + 3 * 17 + 1, [TERM], 17, 17, id="while it waits for data"),
+        pytest.param("model.optimization.optimizer:AdamW.step", 3 + 23, [TERM], 23, 23, id="in the update"),
+        pytest.param(
+            "model.training.pretraining_loop:held_out_rows", 6 + 3, [INT, TERM], 20, 20, id="twice in an evaluation"
+        ),
         pytest.param("model.checkpoint:save_tensors", 3, [TERM, TERM, INT], 5, 10, id="three times in a save"),
     ],
 )
@@ -92,6 +94,6 @@ def test_a_signal_saves_within_a_step_and_the_next_process_goes_on_with_the_same
 
 def test_a_signal_while_the_result_is_written_lets_it_finish(tmp_path: Path, shards: Path, whole: Path) -> None:
     folder = short(tmp_path / "run", shards)
-    code, said = signalled(folder, "model.pretraining_loop:published_scores", 1, [TERM])
+    code, said = signalled(folder, "model.training.pretraining_loop:published_scores", 1, [TERM])
     assert code == 0, said
     assert files(folder / "result") == files(whole / "result")

@@ -13,14 +13,15 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 
-from model import checkpoint, heads
-from model.classifier import Classifier
-from model.examples import read_scored
-from model.finetuning_loop import train
-from model.leaderboard import glue_file
-from model.report_task import task_result
-from model.task_kinds import SCHEMAS
+from model import checkpoint
+from model.layers.classifier import Classifier
+from model.reporting.leaderboard import glue_file
+from model.reporting.report_task import task_result
+from model.task_files.task_kinds import SCHEMAS
 from model.tasks import prepare_task
+from model.tuning import heads
+from model.tuning.examples import read_scored
+from model.tuning.finetuning_loop import train
 from pipeline import tokenizer
 from pipeline.config import FinetuneConfig, PathFrom, Task, TaskDataConfig
 from pipeline.profiles.tasks import finetuned

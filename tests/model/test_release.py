@@ -12,8 +12,8 @@ import torch
 from model import checkpoint
 from model.bert import BertForPretraining
 from model.fill_mask import load_release
+from model.layers.weights import from_hugging_face, to_hugging_face
 from model.release import SENTENCE_VECTORS, make_release
-from model.weights import from_hugging_face, to_hugging_face
 from pipeline import tokenizer
 from pipeline.config import Architecture, ReleaseConfig
 from pipeline.errors import DataError

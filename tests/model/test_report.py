@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import metrics, report, report_words, results_card
-from model.pages import escape_markdown
-from model.report_task import not_official, task_result, verdict
+from model import metrics, report
+from model.exporting import results_card
+from model.reporting import report_words
+from model.reporting.pages import escape_markdown
+from model.reporting.report_task import not_official, task_result, verdict
 from pipeline.config import Architecture, ReportConfig
 from pipeline.errors import DataError
 from tests.model import made_up

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from model import report
-from model.report_task import task_result
+from model.reporting.report_task import task_result
 from pipeline.config import FinetuneConfig, Grid, ReportConfig
 from tests.model import test_finetuning, test_spans
 from tests.model.test_finetuning import made as made_of_labels  # noqa: F401

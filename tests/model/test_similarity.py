@@ -14,23 +14,24 @@ import torch
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
-from model import checkpoint, heads
+from model import checkpoint
 from model.bert import Bert
-from model.child import Stop
-from model.classifier import Classifier
-from model.examples import Examples
-from model.finetuning_loop import train
 from model.imported import import_checkpoint
-from model.report_task import task_result
-from model.sentence_vectors import NONE, contrastive_loss, read_sentence_pairs, texts_of
-from model.task_kinds import SCHEMAS
+from model.layers.classifier import Classifier
+from model.processes.child import Stop
+from model.reporting.report_task import task_result
+from model.task_files.task_kinds import SCHEMAS
 from model.tasks import prepare_task
+from model.tuning import heads
+from model.tuning.examples import Examples
+from model.tuning.finetuning_loop import train
+from model.tuning.sentence_vectors import NONE, contrastive_loss, read_sentence_pairs, texts_of
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, ImportedConfig, PathFrom, TaskDataConfig
 from pipeline.profiles.tasks import finetuned
 from tests.conftest import shared
+from tests.model.layers.test_weights import public_model
 from tests.model.test_report import make
-from tests.model.test_weights import public_model
 from tests.model.tiny import write_vocabulary
 from tests.model.tuning import StopAfter, batch, content, pretrained, run_folder, run_stage, run_undisturbed
 

@@ -12,16 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model import checkpoint, heads
-from model.answered_spans import read_spans, span_guesses, span_loss, span_scores
-from model.classifier import Classifier
-from model.examples import UNKNOWN
-from model.finetuning_loop import train
+from model import checkpoint
+from model.layers.classifier import Classifier
 from model.scoring.command import score
-from model.span_windows import span_windows
-from model.squad import read_squad
-from model.task_kinds import SCHEMAS
+from model.task_files.squad import read_squad
+from model.task_files.task_kinds import SCHEMAS
 from model.tasks import prepare_task
+from model.tuning import heads
+from model.tuning.answered_spans import read_spans, span_guesses, span_loss, span_scores
+from model.tuning.examples import UNKNOWN
+from model.tuning.finetuning_loop import train
+from model.tuning.span_windows import span_windows
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, Task, TaskDataConfig
 from tests.conftest import shared

@@ -15,12 +15,13 @@ import pytest
 import torch
 from torch import nn
 
-from model import lines, pretraining_loop
-from model.child import Stop
 from model.devices.cpu import Cpu
-from model.lamb import Lamb
-from model.optimizer import AdamW, Optimizer, clip_gradients, clip_gradients_ahead
-from model.pretraining_loop import train
+from model.optimization.lamb import Lamb
+from model.optimization.optimizer import AdamW, Optimizer, clip_gradients, clip_gradients_ahead
+from model.processes import lines
+from model.processes.child import Stop
+from model.training import pretraining_loop
+from model.training.pretraining_loop import train
 from pipeline.stage import ROOT
 from tests.model.killed import AHEAD
 from tests.model.test_pretraining import StopAt, config_of, files, job
@@ -127,7 +128,14 @@ def test_a_killed_run(tmp_path: Path, shards: Path, count: int) -> None:
 
 
 def killed(folder: Path, count: int, *launcher: str) -> subprocess.CompletedProcess[bytes]:
-    arguments = ["-m", "tests.model.killed", str(folder), "model.optimizer:AdamW.step", str(count), "ahead"]
+    arguments = [
+        "-m",
+        "tests.model.killed",
+        str(folder),
+        "model.optimization.optimizer:AdamW.step",
+        str(count),
+        "ahead",
+    ]
     return subprocess.run(
         [sys.executable, *launcher, *arguments], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=120
     )

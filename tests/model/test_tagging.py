@@ -12,16 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import checkpoint, heads
-from model.child import Stop
-from model.classifier import Classifier
-from model.conll import iob2, read_sentences
-from model.examples import UNKNOWN, Asked, Examples
-from model.finetuning_loop import train
+from model import checkpoint
+from model.layers.classifier import Classifier
+from model.processes.child import Stop
 from model.scoring.command import score
-from model.tagged_words import best_windows, read_words, windows
-from model.task_kinds import SCHEMAS
+from model.task_files.conll import iob2, read_sentences
+from model.task_files.task_kinds import SCHEMAS
 from model.tasks import prepare_task
+from model.tuning import heads
+from model.tuning.examples import UNKNOWN, Asked, Examples
+from model.tuning.finetuning_loop import train
+from model.tuning.tagged_words import best_windows, read_words, windows
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, PathFrom, TaskDataConfig, TaskKind
 from pipeline.errors import DataError

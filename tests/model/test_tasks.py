@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from model import known_tasks, tasks
+from model import tasks
+from model.task_files import known_tasks
 from pipeline.config import PathFrom, Task, TaskDataConfig, TaskFiles, UrlFrom
 from pipeline.errors import BertError, DataError, SourceError
 from pipeline.recipe import BUILT_IN_TASKS

@@ -15,16 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model import checkpoint, lines, pretraining_loop
-from model.batches import batch_of
-from model.child import Stop
+from model import checkpoint
 from model.devices import open_device
-from model.feed import Feed
-from model.order import mix
-from model.pretraining_loop import train
+from model.feeding.batches import batch_of
+from model.feeding.feed import Feed
+from model.feeding.order import mix
+from model.processes import lines
+from model.processes.child import Stop
+from model.training import pretraining_loop
+from model.training.pretraining_loop import train
 from pipeline.config import Shards
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import shard_schema
 from pipeline.stage import ROOT
 from tests.model.test_pretraining import StopAt, config_of, files, job
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, rows_of, write_rows, write_shards

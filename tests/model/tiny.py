@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from pipeline.config import Architecture
 from pipeline.config import Shards as ShardsSection
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import Shards, shard_schema
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import Shards, shard_schema
 from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
 
 WORDS = ("the", "cat", "sat", "on", "mat", "dog", "##s", "run", "##ning", "paris", "is", ".", ",", "a", "##b")

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from model import checkpoint, finetuning
-from model.attention import Rows
 from model.bert import BertForPretraining, initialize
-from model.child import Stop
-from model.classifier import Classifier
 from model.devices.cpu import Cpu
-from model.examples import Examples, Ints
-from model.tuning_batches import Batch, Padded, Read, batch_of
+from model.layers.attention import Rows
+from model.layers.classifier import Classifier
+from model.processes.child import Stop
+from model.tuning.examples import Examples, Ints
+from model.tuning.tuning_batches import Batch, Padded, Read, batch_of
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.stage import ROOT
 

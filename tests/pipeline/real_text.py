@@ -83,11 +83,11 @@ def corpus(folder: Path, number: int = 120) -> Corpus:
 
 def build(inputs: dict[str, Path], config: ShardsConfig, out: Path) -> dict[str, Any]:
     """The stage in this process; its statistics."""
-    from pipeline import shards_beam
+    from pipeline.beam import shards_beam
 
     out.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.beam_process.run", lambda _, plan, scratch, poll: shards_beam.run(plan))
+        patch.setattr("pipeline.beam.beam_process.run", lambda _, plan, scratch, poll: shards_beam.run(plan))
         return build_shards(inputs, config, out)
 
 

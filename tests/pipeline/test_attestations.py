@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from model.data_summary_page import data_summary_page
-from model.training_card import with_training
+from model.exporting.data_summary_page import data_summary_page
+from model.exporting.training_card import with_training
 from pipeline.attestations import bill_of_materials, card, croissant, data_summary, openlineage, provenance
 from pipeline.attestations.chain import UNKNOWN, Chain, chain_of, library, originals, sources
 from pipeline.errors import StoreError
-from pipeline.record import Record
 from pipeline.settings import ProviderSettings
+from pipeline.storage.record import Record
 from pipeline.store import Store
 from tests import validators
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from pipeline import dump_parts, extraction, places, progress, shards
+from pipeline import extraction, progress, shards
 from pipeline.config import Frozen, ShardsConfig, WikipediaTextConfig
 from pipeline.errors import DataError, SourceError
 from pipeline.extraction import extract_text
-from pipeline.objects import Objects
 from pipeline.shards import build_shards
+from pipeline.storage.objects import Objects
 from pipeline.store import Store
+from pipeline.system import places
+from pipeline.wiki import dump_parts
 from tests.pipeline import dumps, test_shards
 from tests.pipeline.test_store import reference
 

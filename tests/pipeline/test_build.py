@@ -18,8 +18,8 @@ from pipeline import build, lineage, sources, suites
 from pipeline.build import Node, ValidationFailed, needed, usable
 from pipeline.config import FilesConfig, Frozen, PathFrom
 from pipeline.errors import ChainError, DataError, ProcessLost, SourceError, StoreError
-from pipeline.objects import Objects
 from pipeline.stage import Stage
+from pipeline.storage.objects import Objects
 from pipeline.store import Store
 from pipeline.suites import Suite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.plan import CLEARED, KNOWN, UP_TO_DATE, WILL_RUN, plan
+from assets.commands.plan import CLEARED, KNOWN, UP_TO_DATE, WILL_RUN, plan
 from pipeline import build
 from pipeline.build import ValidationFailed, needed, settle
 from pipeline.store import Record, Store

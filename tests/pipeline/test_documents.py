@@ -19,7 +19,6 @@ import pytest
 
 from pipeline import documents
 from pipeline.config import DocumentsConfig
-from pipeline.document_passes import text_digest
 from pipeline.documents import build_documents, split_of
 from pipeline.errors import DataError
 from pipeline.schemas import (
@@ -31,6 +30,7 @@ from pipeline.schemas import (
     write_parts,
     write_sentence_lines,
 )
+from pipeline.selection.document_passes import text_digest
 from tests import tiny
 from tests.conftest import ROOT
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import dump_parts, extraction, progress
+from pipeline import extraction, progress
 from pipeline.config import WikipediaTextConfig
-from pipeline.dump_parts import Part
 from pipeline.errors import SourceError, StoreError
 from pipeline.extraction import extract_text, useful_workers
 from pipeline.settings import BeamSettings
+from pipeline.wiki import dump_parts
+from pipeline.wiki.dump_parts import Part
 from tests.conftest import shared
 from tests.pipeline.dumps import dump, index, multistream, page, write
 from tests.pipeline.killing import kill_a_worker
@@ -27,9 +28,11 @@ from tests.tiny import paragraphs
 @pytest.fixture
 def same_process(monkeypatch):
     """Spares the seconds that it takes to start a process, where a test is about something else."""
-    from pipeline import extraction_beam
+    from pipeline.beam import extraction_beam
 
-    monkeypatch.setattr("pipeline.beam_process.run", lambda _, plan, scratch, poll: (extraction_beam.run(plan), poll()))
+    monkeypatch.setattr(
+        "pipeline.beam.beam_process.run", lambda _, plan, scratch, poll: (extraction_beam.run(plan), poll())
+    )
 
 
 def small_parts(monkeypatch, number):
@@ -180,10 +183,10 @@ GOOD_INDEX = index(STREAMS, TITLES, 10).decode()
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What one worker makes of the plain XML in one part."""
-    from pipeline import extraction_beam
+    from pipeline.beam import extraction_beam
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.beam_process.run", lambda _, plan, scratch, poll: extraction_beam.run(plan))
+        patch.setattr("pipeline.beam.beam_process.run", lambda _, plan, scratch, poll: extraction_beam.run(plan))
         return run(tmp_path_factory.mktemp("expected"), {"w.xml": XML})
 
 

@@ -12,12 +12,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import manifest, owners, progress
+from pipeline import progress
 from pipeline.errors import RecipeError, StoreError
-from pipeline.ledger import ObjectLedger
-from pipeline.objects import Objects, checked_url
 from pipeline.settings import Settings, settings
+from pipeline.storage import manifest
+from pipeline.storage.ledger import ObjectLedger
+from pipeline.storage.objects import Objects, checked_url
 from pipeline.store import Record, Store
+from pipeline.system import owners
 from tests.pipeline import test_store
 from tests.pipeline.killing import killed_at
 from tests.pipeline.test_store import STAGE, TABLE, body, fill, publish, publish_all
@@ -123,7 +125,7 @@ def test_what_was_fetched_is_read_without_the_network(
     def offline(*_: Any) -> Any:
         raise AssertionError("the object store was asked")
 
-    monkeypatch.setattr("pipeline.objects.filesystem", offline)
+    monkeypatch.setattr("pipeline.storage.objects.filesystem", offline)
     assert elsewhere.folder(STAGE, record.version) == folder
     assert store.folder(STAGE, record.version).is_dir(), "who published has it already"
     assert elsewhere.record(record.digest) == record

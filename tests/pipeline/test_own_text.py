@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from pipeline import compressed, own_text, parquet_rows
+from pipeline import own_text
 from pipeline.config import OwnTextConfig
 from pipeline.errors import DataError
+from pipeline.formats import compressed, parquet_rows
 from pipeline.own_text import extract_text
 from pipeline.profiles.tables import BLANK
 from pipeline.schemas import iter_rows, read_sentence_lines
@@ -474,7 +475,7 @@ def test_blank_lines_separate_documents_where_lines_are_sentences(files: Path, n
 
 
 def test_files_of_sentences_may_be_of_any_size(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.text_files.DOCUMENT_BYTES", 64)
+    monkeypatch.setattr("pipeline.prose.text_files.DOCUMENT_BYTES", 64)
     data = "\ufeffÄpfel.\nBirnen.\n\ncaf".encode() + b"\xe9.\nTwo.\n\n" + b"x" * 40 + b"\n" + b"y" * 40 + b"\n\nLast.\n"
     (files / "a.txt").write_bytes(data)
     rows, statistics = extract(files, "text", sentence_per_line=True)

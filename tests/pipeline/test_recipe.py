@@ -13,7 +13,7 @@ from pipeline import config, settings
 from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
 from pipeline.errors import RecipeError
 from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
-from pipeline.refusal_words import PATTERNS
+from pipeline.recipes.refusal_words import PATTERNS
 from tests.hostile.archives import zip_of
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import champion, retrain, wikimedia
+from pipeline import retrain
 from pipeline.config import Retrain, WikimediaFrom
 from pipeline.errors import RecipeError, SourceError, StoreError
-from pipeline.new_dumps import judge, seen_name
+from pipeline.origins import wikimedia
 from pipeline.recipe import Recipe, load_recipes
+from pipeline.retrains.new_dumps import judge, seen_name
+from pipeline.storage import champion
 from pipeline.store import Record, Store
 from tests.assets.bertcli import recorded
 from tests.pipeline.badserver import Site
-from tests.pipeline.test_wikimedia import add_dump, chosen, site  # noqa: F401
+from tests.pipeline.origins.test_wikimedia import add_dump, chosen, site  # noqa: F401
 
 RECIPE = """
 name: monthly

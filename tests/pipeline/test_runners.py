@@ -10,10 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from benchmarks import engines
-from pipeline import dump_parts, extraction, shards
+from pipeline import extraction, shards
 from pipeline.config import WikipediaTextConfig
 from pipeline.extraction import extract_text
 from pipeline.shards import build_shards
+from pipeline.wiki import dump_parts
 from tests.pipeline.dumps import dump, multistream, write
 from tests.pipeline.test_extraction import articles
 from tests.pipeline.test_shards import CONFIG, documents, small_pools, write_documents, write_vocabulary

@@ -23,7 +23,7 @@ from pipeline.config import ShardsConfig
 from pipeline.errors import BertError, DataError, StoreError
 from pipeline.schemas import DOCUMENTS_SCHEMA, write_parts
 from pipeline.settings import BeamSettings
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.shard_schema import shard_schema
 from pipeline.shards import Corpus, Plan, build_shards, forecast, pools, useful_workers
 from pipeline.streams import stable_hash, substreams, uniform
 from pipeline.tokenizer import SPECIAL_TOKENS, load, tokenizer_json
@@ -93,9 +93,9 @@ def small_pools(patch):
 @pytest.fixture
 def same_process(monkeypatch):
     """Spares the second it takes to start a process, where a test is about something else."""
-    from pipeline import shards_beam
+    from pipeline.beam import shards_beam
 
-    monkeypatch.setattr("pipeline.beam_process.run", lambda _, plan, scratch, poll: shards_beam.run(plan))
+    monkeypatch.setattr("pipeline.beam.beam_process.run", lambda _, plan, scratch, poll: shards_beam.run(plan))
 
 
 @pytest.fixture(scope="module")
@@ -447,7 +447,7 @@ def test_a_file_size_limit_is_named(inputs, tmp_path):
 )
 def test_what_a_runner_loses_is_noticed(built, inputs, several_pools, same_process, tmp_path, monkeypatch, name):
     """One element of each step is lost; the runner says nothing."""
-    from pipeline import places
+    from pipeline.system import places
 
     whole = places.write_json
     monkeypatch.setattr(places, "write_json", lambda path, value: path.stem == name or whole(path, value))
@@ -500,7 +500,7 @@ def test_forecast_is_near_what_was_measured():
 
 
 def test_the_stage_module_is_light():
-    code = "import sys, pipeline.shards, pipeline.shard_schema; print({'apache_beam', 'tokenizers'} & set(sys.modules))"
+    code = "import sys, pipeline.shards, pipeline.sharding.shard_schema; print({'apache_beam', 'tokenizers'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "set()"
     assert Path(shards.__file__).name in {Path(source).name for source in shards.STAGE.sources}

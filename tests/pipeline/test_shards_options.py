@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2_contingency, chisquare
 
-from model.targets import drawn_masks
+from model.feeding.targets import drawn_masks
 from pipeline.config import ShardsConfig
-from pipeline.masking import control
-from pipeline.shard_reader import ShardReader
-from pipeline.shard_schema import shard_schema
+from pipeline.sharding.masking import control
+from pipeline.sharding.shard_reader import ShardReader
+from pipeline.sharding.shard_schema import shard_schema
 from tests.pipeline import real_text
 from tests.pipeline.real_text import CLS, MASK, SEP, rows, unmasked
 

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
-from pipeline import sources, transfer, wheels
+from pipeline import sources
 from pipeline.config import FilesConfig, From, WheelFrom
 from pipeline.errors import SourceError, StoreError
-from pipeline.manifest import list_files
-from pipeline.transfer import Patience
+from pipeline.origins import transfer, wheels
+from pipeline.origins.transfer import Patience
+from pipeline.storage.manifest import list_files
 
 DATA = b"Once upon a time there was a tailor.\n" * 1000
 SHA256 = hashlib.sha256(DATA).hexdigest()

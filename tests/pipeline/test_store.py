@@ -22,10 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import content, owners
-from pipeline.atomic import write_bytes
 from pipeline.errors import StoreError
+from pipeline.storage import content
 from pipeline.store import MANIFEST, Record, Store
+from pipeline.system import owners
+from pipeline.system.atomic import write_bytes
 
 STAGE = "documents"
 TABLE = pa.table({"doc_id": ["a", "b", None], "text": ["one", "", "three"], "ends": [[1, 3], None, []]})

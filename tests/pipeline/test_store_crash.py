@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import content
 from pipeline.errors import StoreError
+from pipeline.storage import content
 from pipeline.store import Record, Store
 from tests.pipeline.killing import killed_at
 

@@ -40,10 +40,10 @@ from pipeline.config import (
     VocabularyConfig,
     WikipediaTextConfig,
 )
-from pipeline.document_passes import DROPPED_SCHEMA
 from pipeline.profiles.tables import sigmas
 from pipeline.schemas import DOCUMENTS_SCHEMA, TEXT_SCHEMA
-from pipeline.shard_schema import shard_schema
+from pipeline.selection.document_passes import DROPPED_SCHEMA
+from pipeline.sharding.shard_schema import shard_schema
 from pipeline.suites import DOES_NOT_APPLY, INPUTS, SUITES, Check, profile, suite_digest, validate
 from pipeline.tokenizer import SPECIAL_TOKENS, tokenizer_json
 from pipeline.validation import expect

@@ -62,7 +62,7 @@ def test_the_released_tokenizer_differs_where_the_model_card_says(name: str) -> 
 def known_words() -> Iterator[None]:
     """Words are looked up, as they are without nanotoken (its tests: test_fast_tokens)."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.fast_tokens.encoder", lambda *_: None)
+        patch.setattr("pipeline.words.fast_tokens.encoder", lambda *_: None)
         yield
 
 

@@ -24,10 +24,10 @@ from pipeline.suites import SUITES, validate
 from pipeline.tokenizer import SPECIAL_TOKENS, load, make
 from pipeline.vocabulary import coverage, train_vocabulary
 from pipeline.vocabulary import learn as learn_words
-from pipeline.word_counts import Words
+from pipeline.words.word_counts import Words
 from tests.conftest import shared
-from tests.pipeline.test_merges import of_library as trained_by_library
-from tests.pipeline.test_word_counts import of_library
+from tests.pipeline.words.test_merges import of_library as trained_by_library
+from tests.pipeline.words.test_word_counts import of_library
 
 # The example of Hugging Face's course on BPE: ug 20, un 16, h + ug 15; then by hand p + un 12,
 # p + ug, hug + s, b + un
@@ -158,7 +158,7 @@ def test_the_same_bytes_on_every_run_with_any_threads_and_in_any_order(tmp_path:
     shuffled = documents(tmp_path / "b", texts)
     assert train(shuffled, tmp_path / "out_b", size=1500) == first
     program = (
-        "import sys; from pathlib import Path; from pipeline import word_counts; from pipeline.vocabulary import *\n"
+        "import sys; from pathlib import Path; from pipeline.words import word_counts; from pipeline.vocabulary import *\n"
         "word_counts.WORK_PER_WORKER = word_counts.TASK_BYTES = 10_000\n"
         "train_vocabulary({'documents': Path(sys.argv[1])}, VocabularyConfig(size=1500), Path(sys.argv[2]))"
     )

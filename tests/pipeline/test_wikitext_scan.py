@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline import wikitext
 from pipeline.errors import SourceError
+from pipeline.wiki.wikitext_templates import rules_for
 from pipeline.wikipedia import Page, read_pages, read_site
-from pipeline.wikitext_templates import rules_for
 from tests.conftest import shared
 
 compiled = pytest.importorskip("pipeline.wikitext_scan", reason="was not built: needs a C compiler at installation")

@@ -1,0 +1,1 @@
+"""What audits answer: chains, attestations, rebuilt artifacts."""

@@ -1,0 +1,1 @@
+"""What the commands of `bert` answer and do, as plain values and as text."""

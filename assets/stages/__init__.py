@@ -1,0 +1,1 @@
+"""One small file per stage: what its asset shows."""

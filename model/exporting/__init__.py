@@ -1,0 +1,1 @@
+"""Models as others load them, and the cards that go with them."""

@@ -1,0 +1,1 @@
+"""Rows of shards on their way to the device: order, batches, targets."""

@@ -1,0 +1,1 @@
+"""Training processes and what they leave in their folders."""

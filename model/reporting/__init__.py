@@ -1,0 +1,1 @@
+"""The parts of reports: intervals, plots, words, pages."""

@@ -1,0 +1,1 @@
+"""The files of tasks, known ones and people's own."""

@@ -1,0 +1,1 @@
+"""The parts of pretraining: job, loop, guards, budget, what steps cost."""

@@ -1,0 +1,1 @@
+"""Apache Beam: runners, options, and the two pipelines."""

@@ -1,0 +1,1 @@
+"""Files that somebody else wrote, read in bounded memory and believed in nothing."""

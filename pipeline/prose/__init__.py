@@ -1,0 +1,1 @@
+"""Books and people's own files → paragraphs and sentences."""

@@ -1,0 +1,1 @@
+"""What retrains watch, and what they tell people."""

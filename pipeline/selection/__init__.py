@@ -1,0 +1,1 @@
+"""Which documents stay: copies, quality, withdrawals, test sets, held-out ones."""

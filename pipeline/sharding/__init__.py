@@ -1,0 +1,1 @@
+"""Pairs, masks, and the rows of shards."""

@@ -1,0 +1,1 @@
+"""The machine: disks, places, processes, locks, the terminal."""

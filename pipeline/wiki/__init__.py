@@ -1,0 +1,1 @@
+"""A dump's pages in parts, and the parts of markup → prose."""

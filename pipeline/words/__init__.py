@@ -1,0 +1,1 @@
+"""Counted words and the merges of a vocabulary."""

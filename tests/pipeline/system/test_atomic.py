@@ -1,0 +1,107 @@
+"""Files that are replaced as a whole, and errors of the operating system with their way out."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import StoreError
+from pipeline.system.atomic import (
+    canonical_json,
+    explain,
+    explained,
+    make_folder,
+    rename_folder,
+    write_bytes,
+    write_json,
+)
+
+
+def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    write_bytes(path, b"one")
+    write_bytes(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_link_at_the_target_is_replaced_and_what_it_led_to_stands(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"other")
+    (tmp_path / "file").symlink_to(tmp_path / "other")
+    write_bytes(tmp_path / "file", b"mine")
+    assert (tmp_path / "other").read_bytes() == b"other"
+    assert not (tmp_path / "file").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["write", "fsync", "replace"])
+def test_where_a_step_fails_the_old_content_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, name, fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:3]))
+    write_bytes(tmp_path / "file", b"0123456789")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_json_is_the_same_for_equal_values(tmp_path: Path) -> None:
+    assert canonical_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'.encode()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"loss": float("nan")})
+    write_json(tmp_path / "x.json", {"b": 1, "a": 2})
+    assert (tmp_path / "x.json").read_text(encoding="utf-8") == '{\n "a": 2,\n "b": 1\n}\n'
+
+
+def test_a_folder_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    for name in ("source", "target"):
+        write_bytes(tmp_path / name / "file", name.encode())
+    with pytest.raises(OSError, match="not empty|exists"):
+        rename_folder(tmp_path / "source", tmp_path / "target")
+    rename_folder(tmp_path / "source", tmp_path / "new" / "place")
+    assert (tmp_path / "new" / "place" / "file").read_bytes() == b"source"
+    assert (tmp_path / "target" / "file").read_bytes() == b"target"
+
+
+def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="exists|Not a directory"):
+        make_folder(tmp_path / "file" / "folder")
+
+
+@pytest.mark.parametrize(
+    ("number", "way_out"),
+    [
+        (errno.ENOSPC, "free space there"),
+        (errno.EDQUOT, "quota"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EROFS, "BERT_HOME"),
+        (errno.EACCES, "permissions"),
+        (errno.EMFILE, "ulimit -n"),
+    ],
+)
+def test_errors_name_the_path_and_the_way_out(number: int, way_out: str) -> None:
+    error = explain(OSError(number, "x"), Path("home/store"))
+    assert error.what == f"home/store: {os.strerror(number)}"
+    assert way_out in error.todo
+
+
+def test_only_errors_about_files_are_the_stores(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"missing: No such file"), explained(tmp_path):
+        (tmp_path / "missing").read_bytes()
+    with pytest.raises(ConnectionRefusedError), explained(tmp_path), socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # a port where nobody listens
+        socket.create_connection(free.getsockname(), timeout=5)
