@@ -9,7 +9,7 @@ import pytest
 
 from model.scoring.column_files import read_tagged
 from tests.assets.bertcli import World
-from tests.model import tuning
+from tests.model import trainings
 from tests.tiny import NOUNS, PLACES, VERBS
 
 RECIPE = """\
@@ -111,7 +111,7 @@ def test_the_export_computes_in_transformers_what_was_scored(world: World, tmp_p
     ).eval()
     ours.load_state_dict(weights)
     with torch.inference_mode():
-        wanted = ours(tuning.given(inputs, torch.arange(mask.numel())))
+        wanted = ours(trainings.given(inputs, torch.arange(mask.numel())))
         given = theirs.eval()(**inputs).logits
     torch.testing.assert_close(given[mask], wanted.reshape(given.shape)[mask], atol=1e-5, rtol=0)
 

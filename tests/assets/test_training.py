@@ -15,8 +15,7 @@ import pytest
 
 from model import checkpoint
 from model.processes import lines
-from tests.assets.bertcli import World, tree, when
-from tests.assets.test_chain import runs
+from tests.assets.bertcli import World, dagster_runs, tree, when
 
 pytestmark = pytest.mark.slow
 LONG = "steps: 100000"
@@ -95,7 +94,7 @@ def test_an_asset_shows_live_points_and_a_cancel_saves(world: World) -> None:
     assert "steps of 8 × 32 tokens" in output and " of checkpoints" in output  # before it begins
     assert "tried again" not in output and "Interrupted" not in output
     assert points and {"step", "loss", "learning_rate"} <= set(points[0]) and points[0]["step"] > 0
-    assert sorted(runs(world).values()) == ["CANCELED", "SUCCESS"]
+    assert sorted(dagster_runs(world.home).values()) == ["CANCELED", "SUCCESS"]
     tries = "[r.tags.get('dagster/max_retries') for r in i.get_runs()]"
     assert instance(world, tries) == ["0", None], "what a person ended is not started again"
     assert not [each for each in family if words(each)]
@@ -141,7 +140,7 @@ def test_a_hung_process_is_killed_when_the_run_is_terminated_by_force(world: Wor
     assert len(instance(world, f"[str(i.report_run_canceled(run)) for run in {started}]")) == 1
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1 and "canceled" in output, output
-    assert sorted(runs(world).values()) == ["CANCELED", "SUCCESS"]
+    assert sorted(dagster_runs(world.home).values()) == ["CANCELED", "SUCCESS"]
     wait_for(lambda: not [each for each in family if words(each)])
 
 
@@ -168,7 +167,7 @@ def test_a_killed_training_and_a_killed_step_are_tried_again_and_give_the_versio
     assert process.returncode == 0, output
     assert "! pretrained_32: model.pretrain was killed by SIGKILL" in output
     assert "! pretrained_32: its process was killed" in output and output.count("tried again in 15 s") == 2
-    assert set(runs(world).values()) == {"SUCCESS"}
+    assert set(dagster_runs(world.home).values()) == {"SUCCESS"}
 
     assert world.versions()["pretrained_32"] == whole.versions()["pretrained_32"]
     record = world.store.pointer("tiny", "pretrained_32")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.model.tuning import SETTINGS
+from tests.model.trainings import SETTINGS
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import (
+from tests.model.trainings import (
     batch,
     content,
     kill_at_its_first_checkpoint,

@@ -17,7 +17,7 @@ from pipeline import progress
 from pipeline.config import FinetuneConfig, Grid, Variant
 from pipeline.errors import TrainingError
 from tests.model.test_finetuning import CONFIG, made  # noqa: F401
-from tests.model.tuning import content, run_folder, run_stage
+from tests.model.trainings import content, run_folder, run_stage
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 SHORT = CONFIG.model_copy(update={"epochs": 1, "batch_size": 50, "baselines": ()})

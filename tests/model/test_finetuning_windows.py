@@ -25,7 +25,7 @@ from model.tuning.finetuning_loop import train
 from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, batch, content, logits, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.trainings import StopAfter, batch, content, logits, pretrained, run_folder, run_stage, run_undisturbed
 
 PLAIN = ("the", "a", "of", "in", "old", "wind", "cloud", "bird", "tree", "fire", "is", "was", "near", "far")
 WET, DRY = ("river", "sea", "water"), ("rock", "sand", "stone")

@@ -19,7 +19,7 @@ from pipeline.config import Architecture, FinetuneConfig, PathFrom, PredictConfi
 from pipeline.errors import DataError
 from pipeline.profiles.tasks import predicted
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import logits, pretrained, run_undisturbed
+from tests.model.trainings import logits, pretrained, run_undisturbed
 
 ARCHITECTURE = Architecture(layers=1, hidden=32, heads=2, max_positions=64)
 PAIRS = [

@@ -29,7 +29,7 @@ from tests.conftest import shared
 from tests.model.test_report import make
 from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, content, logits, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.trainings import StopAfter, content, logits, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "##s")
 pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")

@@ -13,7 +13,7 @@ from pipeline.config import FinetuneConfig, Grid, ReportConfig
 from tests.model import test_finetuning, test_spans
 from tests.model.test_finetuning import made as made_of_labels  # noqa: F401
 from tests.model.test_spans import made as made_of_spans  # noqa: F401
-from tests.model.tuning import run_stage
+from tests.model.trainings import run_stage
 
 pytestmark = pytest.mark.usefixtures("one_thread_of_the_cpu")
 

@@ -33,7 +33,7 @@ from tests.conftest import shared
 from tests.model.layers.test_weights import public_model
 from tests.model.test_report import make
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, batch, content, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.trainings import StopAfter, batch, content, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "fire")
 OTHERS = tuple(f"x{word}" for word in WORDS)

@@ -27,7 +27,7 @@ from pipeline import tokenizer
 from pipeline.config import Architecture, FinetuneConfig, Task, TaskDataConfig
 from tests.conftest import shared
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, content, logits, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.trainings import StopAfter, content, logits, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = (
     "who",

@@ -28,7 +28,7 @@ from pipeline.config import Architecture, FinetuneConfig, PathFrom, TaskDataConf
 from pipeline.errors import DataError
 from tests.conftest import shared
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import (
+from tests.model.trainings import (
     batch,
     content,
     kill_at_its_first_checkpoint,

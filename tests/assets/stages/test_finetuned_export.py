@@ -17,7 +17,7 @@ from pipeline.errors import RecipeError
 from pipeline.storage.record import Record
 from pipeline.store import open_store
 from tests.assets.bertcli import recorded
-from tests.model import tuning
+from tests.model import trainings
 from tests.model.tiny import ARCHITECTURE, VOCABULARY, write_vocabulary
 
 LABELS = ["O", "B-PER", "I-PER"]
@@ -97,7 +97,7 @@ def test_transformers_gives_the_same_logits_and_names(tmp_path: Path, pooling: P
     width = mask.shape[1]
     places = torch.arange(mask.numel()) if pooling == "tokens" else torch.arange(len(mask)) * width
     with torch.inference_mode():
-        wanted = ours(tuning.given(inputs, places))
+        wanted = ours(trainings.given(inputs, places))
         given = theirs(**inputs).logits
     if pooling == "tokens":
         wanted, given = wanted[mask.flatten()], given[mask]
@@ -120,7 +120,7 @@ def test_transformers_compares_choices_with_the_same_logits(tmp_path: Path) -> N
     inputs = tokenizer(contexts, choices, padding=True, return_tensors="pt")
     with torch.inference_mode():
         rows = torch.arange(6).reshape(2, 3)
-        wanted = ours(tuning.given(inputs, torch.arange(6) * inputs["input_ids"].shape[1], rows))
+        wanted = ours(trainings.given(inputs, torch.arange(6) * inputs["input_ids"].shape[1], rows))
         labels = torch.tensor([2, 0])
         given = theirs(**{name: value.reshape(2, 3, -1) for name, value in inputs.items()}, labels=labels)
     assert inputs["token_type_ids"].any()
@@ -142,7 +142,7 @@ def test_transformers_gives_the_same_score_and_loss(tmp_path: Path) -> None:
     inputs = tokenizer(["the cat", "a dog is"], ["sat", "ran on mats ."], padding=True, return_tensors="pt")
     scores = torch.tensor([0.5, 4.2])
     with torch.inference_mode():
-        wanted = ours(tuning.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
+        wanted = ours(trainings.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
         given = theirs(**inputs, labels=scores)
     torch.testing.assert_close(given.logits, wanted, atol=1e-5, rtol=0)
     torch.testing.assert_close(
@@ -162,7 +162,7 @@ def test_transformers_finds_answers_with_the_same_logits_and_loss(tmp_path: Path
     assert inputs["attention_mask"].all()  # of equal length: the loss of transformers is over padding too
     starts, ends, width = torch.tensor([4, 0]), torch.tensor([5, 0]), inputs["input_ids"].shape[1]
     with torch.inference_mode():
-        wanted = ours(tuning.given(inputs, torch.arange(2 * width)))
+        wanted = ours(trainings.given(inputs, torch.arange(2 * width)))
         given = theirs(**inputs, start_positions=starts, end_positions=ends)
     torch.testing.assert_close(given.start_logits.flatten(), wanted[:, 0], atol=1e-5, rtol=0)
     torch.testing.assert_close(given.end_logits.flatten(), wanted[:, 1], atol=1e-5, rtol=0)
@@ -186,7 +186,7 @@ def test_transformers_gives_the_same_vectors_and_sentence_transformers_takes_the
         for row, given, there in zip(inputs["input_ids"], hidden, mask, strict=True):
             one = {"input_ids": row[there][None], "token_type_ids": torch.zeros(1, int(there.sum()), dtype=torch.int64)}
             one["attention_mask"] = torch.ones_like(one["input_ids"])
-            wanted = ours(tuning.given(one, torch.arange(int(there.sum())), torch.tensor([[0, 0]])))
+            wanted = ours(trainings.given(one, torch.arange(int(there.sum())), torch.tensor([[0, 0]])))
             torch.testing.assert_close(given[there].mean(0), wanted[0, 0], atol=1e-5, rtol=0)
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_mean_tokens"] and pooling["word_embedding_dimension"] == theirs.config.hidden_size
@@ -245,7 +245,7 @@ def test_onnx_stands_beside_with_our_own_numbers(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
     (given,) = session.run(["logits"], {name: value.numpy() for name, value in inputs.items()})
     with torch.inference_mode():
-        wanted = ours(tuning.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
+        wanted = ours(trainings.given(inputs, torch.arange(2) * inputs["input_ids"].shape[1]))
     np.testing.assert_allclose(given, wanted.numpy(), atol=1e-5)
     assert np.ptp(given) > 0.1
 

@@ -27,10 +27,10 @@ from pipeline import tokenizer
 from pipeline.config import FinetuneConfig, PathFrom, Task, TaskDataConfig
 from pipeline.tokenizer import Tokenizer
 from tests.conftest import shared
-from tests.model import tuning
+from tests.model import trainings
 from tests.model.test_tagging import ARCHITECTURE
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
+from tests.model.trainings import StopAfter, content, pretrained, run_folder, run_stage, run_undisturbed
 
 WORDS = ("the", "a", "old", "river", "rock", "sea", "sand", "wind", "cloud", "bird", "tree", "##s")
 COUNTS = (2, 3, 4)
@@ -149,7 +149,7 @@ def test_the_published_weights_give_the_published_predictions(
     frame = pl.read_parquet(out / "predictions" / f"dev-seed-{seed}.parquet").select(pl.col("^p_.*$"))
     part = read_choices(made["task_data"] / "dev.parquet", words, 12)
     for number, given in enumerate(frame.iter_rows()):
-        expected = tuning.logits(model, part, np.array([number])).softmax(1)[0]
+        expected = trainings.logits(model, part, np.array([number])).softmax(1)[0]
         assert np.allclose(expected, given[: len(expected)], atol=1e-5)
 
 
@@ -244,7 +244,7 @@ def test_a_row_for_every_choice_and_the_longer_text_is_cut(words: Tokenizer, tmp
     assert part.counts == {"choices": 5, "cut_choices": 2}
     assert part.lengths.tolist() == [8, 8]
     assert heads.HEADS["multiple_choice"].labels({}, [part]) == ["0", "1", "2"]
-    side_by_side, flat = (tuning.batch(part, np.array([1, 0]), padded=padded) for padded in (True, False))
+    side_by_side, flat = (trainings.batch(part, np.array([1, 0]), padded=padded) for padded in (True, False))
     assert isinstance(side_by_side, Padded)
     assert isinstance(flat, Flat)
     ids, mask = side_by_side.input_ids.numpy(), side_by_side.attention_mask.numpy()
@@ -267,7 +267,7 @@ def test_a_batch_holds_all_choices_of_its_examples(made: dict[str, Path], words:
     ):
         assert sorted(np.concatenate(batches).tolist()) == list(range(30))
         for batch in batches:
-            rows = tuning.batch(part, batch)
+            rows = trainings.batch(part, batch)
             compared = rows.read.compared
             assert compared is not None
             assert (compared >= 0).sum(1).tolist() == [expected[example] for example in batch]

@@ -31,7 +31,7 @@ from pipeline.errors import StoreError
 from pipeline.stage import ROOT
 from tests.model.test_bert import reference_of
 from tests.model.tiny import VOCABULARY, write_vocabulary
-from tests.model.tuning import StopAfter, content
+from tests.model.trainings import StopAfter, content
 
 ARCHITECTURE = Architecture(layers=5, hidden=16, heads=2, max_positions=32, dropout=0.5)
 LAYERS = (0, 2, 5)

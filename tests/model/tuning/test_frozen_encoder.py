@@ -32,9 +32,10 @@ from pipeline import tokenizer
 from pipeline.config import Architecture, Bilstm, FinetuneConfig, Grid, LayerChoice
 from pipeline.errors import DataError
 from pipeline.stage import ROOT
-from tests.model import test_finetuning, test_spans, test_tagging, tuning
+from tests.model import test_finetuning, test_spans, test_tagging, trainings
 from tests.model.tiny import write_vocabulary
-from tests.model.tuning import StopAfter, batch, content, pretrained, run_stage, run_undisturbed, test_choices
+from tests.model.trainings import StopAfter, batch, content, pretrained, run_stage, run_undisturbed
+from tests.model.tuning import test_choices
 
 CHOICES: tuple[LayerChoice, ...] = (
     *("embeddings", "second_to_last", "last"),
@@ -125,11 +126,11 @@ def test_nothing_of_the_features_stays(learnt: tuple[dict[str, Any], Path], tmp_
 def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(made: dict[str, Path], tmp_path: Path) -> None:
     """Killed in a run, stopped in another, killed while features are computed: those of the network without pretraining."""
     (tmp_path / "undisturbed").mkdir()
-    undisturbed = tuning.run_folder(made, tmp_path / "undisturbed", SHORT)
+    undisturbed = trainings.run_folder(made, tmp_path / "undisturbed", SHORT)
     assert train(undisturbed, Stop())
     assert len(scores_of(undisturbed / "result")["baselines"]["untrained"]["variants"]) == 2
-    run = tuning.run_folder(made, tmp_path, SHORT, checkpoint_seconds=0.05)
-    tuning.kill_at_its_first_checkpoint(run)
+    run = trainings.run_folder(made, tmp_path, SHORT, checkpoint_seconds=0.05)
+    trainings.kill_at_its_first_checkpoint(run)
     kept = run / "features" / "pretrained" / "train"
     computed = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
     assert not train(run, StopAfter(12))
@@ -147,7 +148,7 @@ def test_killed_and_stopped_and_resumed_it_gives_the_same_bytes(made: dict[str, 
 
 
 def test_asked_to_stop_while_features_are_computed_it_stops(made: dict[str, Path], tmp_path: Path) -> None:
-    run = tuning.run_folder(made, tmp_path, CONFIG)
+    run = trainings.run_folder(made, tmp_path, CONFIG)
     assert not train(run, StopAfter(1))
     assert not (run / "runs").exists() and not (run / "result").exists()
 
@@ -228,7 +229,7 @@ def test_kept_states_give_the_logits_that_the_encoder_gives(
             states = batch(examples, numbers).states(ours.encoder)  # type: ignore[union-attr]
             expected = ours.head(states)
         else:
-            expected = tuning.logits(ours, examples, numbers)
+            expected = trainings.logits(ours, examples, numbers)
         found = frozen(kept_batch(examples, numbers, kept.only([5]), Cpu()))
     assert found.abs().max() > 0.05
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
@@ -249,7 +250,7 @@ def test_kept_words_give_the_logits_that_the_encoder_gives(made: dict[str, Path]
     assert isinstance(given, KeptStates) and given.read.rows.lengths == [21, 7, 3]
     assert sentences.labels_of(rows).tolist() == examples.labels_of(rows).tolist()
     with torch.no_grad():
-        torch.testing.assert_close(frozen(given), tuning.logits(ours, examples, rows), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(frozen(given), trainings.logits(ours, examples, rows), atol=1e-5, rtol=1e-4)
 
 
 def test_of_a_text_a_bilstm_gives_the_states_in_which_it_ends(made: dict[str, Path]) -> None:
@@ -257,7 +258,7 @@ def test_of_a_text_a_bilstm_gives_the_states_in_which_it_ends(made: dict[str, Pa
     examples, size = texts(made)
     ours = whole(made, size, "ends", SMALL)
     assert ours.bilstm is not None
-    found = tuning.logits(ours, examples, np.arange(3))
+    found = trainings.logits(ours, examples, np.arange(3))
     with torch.no_grad():
         for row in range(3):
             one = batch(examples, np.array([row]), whole=True)
@@ -274,12 +275,12 @@ def test_left_to_right_the_last_token_sees_what_the_first_does_not() -> None:
     for pooling, differ in (("cls", False), ("last", True), ("mean", True)):
         model = Classifier(causal, 20, 3, pooling).eval()  # type: ignore[arg-type]
         initialize(model, 1)
-        one, other = tuning.logits(model, examples, np.arange(2))
+        one, other = trainings.logits(model, examples, np.arange(2))
         assert torch.equal(one, other) != differ, pooling
     with torch.no_grad():
         states = batch(examples, np.arange(2), whole=True).states(model.encoder)  # type: ignore[union-attr]
         model.pooling = "last"
-        torch.testing.assert_close(tuning.logits(model, examples, np.arange(2)), model.head(states[[4, 9]]))
+        torch.testing.assert_close(trainings.logits(model, examples, np.arange(2)), model.head(states[[4, 9]]))
 
 
 # ── other tasks ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,7 +333,7 @@ def test_left_to_right_texts_are_learnt_at_their_last_token(tmp_path: Path) -> N
     _, out = run_stage(made, tmp_path, config)
     assert scores_of(out)["summary"]["dev"]["accuracy"]["median"] >= 0.9
     assert finetuned_export.why_not(out) == "transformers has no class for pooling last"
-    refused = tuning.run_folder(made, tmp_path / "out", config.model_copy(update={"pooling": "cls"}))
+    refused = trainings.run_folder(made, tmp_path / "out", config.model_copy(update={"pooling": "cls"}))
     with pytest.raises(DataError, match=r"its \[CLS\] sees nothing but itself") as error:
         train(refused, Stop())
     assert "pooling: last" in error.value.todo and "mean" in error.value.todo
@@ -375,7 +376,7 @@ def test_spans_are_learnt(tmp_path: Path, encoder: Any) -> None:
 def test_an_encoder_that_is_too_shallow_is_said(tmp_path: Path) -> None:
     """Of a model made elsewhere, whose layers a recipe need not state."""
     made = places(tmp_path, DEEP.model_copy(update={"layers": 3}))
-    run = tuning.run_folder(made, tmp_path, PLACES)
+    run = trainings.run_folder(made, tmp_path, PLACES)
     with pytest.raises(DataError, match="concat_last_four needs an encoder of at least 4 layers, this one has 3"):
         train(run, Stop())
 
