@@ -654,7 +654,6 @@ def _apostrophes(line: str) -> str:
 
 # ── inside a paragraph ───────────────────────────────────────────────────────────────────────────────────────────────
 
-_PROTOCOL = r"(?:https?:|ftps?:|irc:|ircs:|news:|mailto:|tel:|sip:|git:|svn:|gopher:|bitcoin:|magnet:|urn:|geo:)?"
 _EXTERNAL = re.compile(
     r"\[(?:(?:https?|ftps?|ircs?|git|svn|gopher|telnet|nntp|worldwind)://|//|mailto:|news:|tel:|urn:|geo:)"
     r"[^\s\[\]<>\x01]*+\x01?[ \t\xa0]*+([^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)*+)\]",  # no way back: it would take n² steps
