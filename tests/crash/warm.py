@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import assets.commands.promoting
 import assets.graph
+from assets.commands import promoting
 from pipeline import build
 from pipeline.errors import BertError
 from pipeline.settings import RetentionSettings
@@ -31,7 +31,7 @@ from pipeline.store import Store, open_store
 
 PRELOADED = (
     "great_expectations",
-    *(f"pipeline.{name}" for name in ("books", "document_passes", "own_text", "vocabulary")),
+    *(f"pipeline.{name}" for name in ("books", "own_text", "selection.document_passes", "vocabulary")),
 )
 """what takes seconds to import, or is asked for by name"""
 
@@ -55,7 +55,7 @@ def _remake(name: str) -> None:
 
 
 def _promote(recipe: str) -> None:
-    assets.promoting.promote(recipe, "crash matrix")
+    promoting.promote(recipe, "crash matrix")
 
 
 def _gc(days: str) -> None:
