@@ -113,7 +113,7 @@ def finetune(inputs: Mapping[str, Path], config: FinetuneConfig, out: Path) -> d
         },
     )
     result = launcher.result("model.finetune", run, None, settings().training)
-    shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
+    atomic.copy_folder(result, out, without={checkpoint.MANIFEST})
     return _statistics(run, read_json(result / "scores.json"))
 
 

@@ -104,7 +104,7 @@ def pretrain(inputs: Mapping[str, Path], config: PretrainConfig, out: Path) -> d
     training = settings().training
     steps = config.steps if config.max_hours is None else None  # not known yet
     result = launcher.result("model.pretrain", run, steps, training, training.ranks)
-    shutil.copytree(result, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns(checkpoint.MANIFEST))
+    atomic.copy_folder(result, out, without={checkpoint.MANIFEST})
     for place in (out, out / STABLE):
         if place.exists():
             for source in (words / "vocab.txt", words / "tokenizer.json", out / "config.json"):

@@ -10,6 +10,7 @@ from model.layers.weights import to_hugging_face
 from model.release import model_config, tokenizer_config, write_json
 from model.tasks import NOT_RUN
 from pipeline.config import Architecture
+from pipeline.system import atomic
 from pipeline.tokenizer import load
 
 _CLASSES = {
@@ -71,9 +72,7 @@ def export_finetuned(folder: Path, vocabulary: Path, out: Path) -> None:
 
     described = read_json(folder / "config.json")
     architecture, tokenizer = Architecture.model_validate(described["architecture"]), load(vocabulary)
-    shutil.copytree(
-        folder, out, dirs_exist_ok=True, ignore=lambda _, names: {"config.json", "model.safetensors"} & set(names)
-    )
+    atomic.copy_folder(folder, out, without={"config.json", "model.safetensors"})
     weights = load_file(folder / "model.safetensors")
     layer = "qa_outputs" if described["kind"] == "span" else "classifier"
     vectors = described["kind"] == _VECTORS

@@ -16,6 +16,8 @@ from model.processes.child import LAUNCHER
 
 CHECKPOINTS = "checkpoints"
 RESULT = "result"
+WORK = ("runs", "weights", "current", "features", "stable")
+"""what fine-tuning and pretraining keep beside it, to go on with"""
 
 
 def follow(folder: Path, who: str) -> None:
@@ -28,8 +30,7 @@ def clear(folder: Path) -> None:
     Raises OSError."""
     kept = {path.name for path in _milestones(folder)}
     large = [
-        folder / "stable",
-        folder / "features",
+        *(folder / name for name in WORK),
         *folder.glob("best-*"),
         *folder.glob(f"{TEMPORARY}*"),
     ]

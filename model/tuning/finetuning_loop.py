@@ -19,11 +19,12 @@ from model.layers.classifier import Pooling, pooling_over
 from model.processes import child
 from model.processes.child import Stop
 from model.processes.lines import Lines
+from model.processes.run_folder import WORK
 from model.tuning.features import by_sequence
 from model.tuning.finetuning_job import PRETRAINED, Found, Job, Ranking, Run, runs_of
 from model.tuning.finetuning_result import constant_scores, publish
 from model.tuning.finetuning_run import Setup, Training
-from model.tuning.frozen_encoder import FEATURES, kept_features
+from model.tuning.frozen_encoder import kept_features
 from model.tuning.heads import head_of, scored_by
 from pipeline.config import Architecture, FinetuneConfig
 from pipeline.errors import DataError, TrainingError
@@ -77,7 +78,7 @@ def train(folder: Path, stop: Stop) -> bool:
     finally:
         metrics.close()
         timing.close()
-    for name in ("runs", "weights", "current", FEATURES):
+    for name in WORK:
         shutil.rmtree(folder / name, ignore_errors=True)
     return True
 

@@ -4,8 +4,9 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,17 @@ def make_folder(path: Path) -> None:
         fsync_folder(folder.parent)
 
 
+def copy_folder(source: Path, target: Path, without: Collection[str] = ()) -> None:
+    """Copy the files in a folder into another, which may be there; files of the names `without` are left out. Raises OSError:
+    the first one that happens, with its file, and not a list of all as `shutil.copytree` has it."""
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif path.name not in without:
+            shutil.copyfile(path, place)
+
+
 def rename_folder(source: Path, target: Path) -> None:
     """Rename a folder, durably. Raises OSError (ENOTEMPTY, EEXIST) when the target exists already."""
     make_folder(target.parent)
@@ -117,7 +129,12 @@ _WAYS_OUT = {
 
 def explain(error: OSError, path: Path) -> StoreError:
     """The error of the operating system as one that names the path and the way out."""
-    where = error.filename or path
+    there = error.filename2 if error.errno in _WAYS_OUT else None  # of a link or a copy: it was to be written there
+    where = there or error.filename or path
+    if isinstance(where, str) and not os.path.dirname(
+        where
+    ):  # of shutil.rmtree: a name in a folder that it does not say
+        where = path
     reason = os.strerror(error.errno) if error.errno else str(error)
     way_out = _WAYS_OUT.get(error.errno or 0, "Mend it and run again; nothing was published, nothing is lost.")
     return StoreError(f"{where}: {reason}", way_out)

@@ -57,9 +57,12 @@ FIXED = (
     "pretrained_32: checkpoint, tensors (write): kill",
     "pretrained_32: checkpoint, tensors (write): EIO",
     "pretrained_32: LATEST, final (rename): after",
+    "pretrained_32: result, into staging (write): ENOSPC",
     "pretrained_32: a shard: flipped",
     "release: release, weights (write): kill",
     "release: release, weights (write): ENOSPC",
+    "task_data_places: task data (write): EROFS",
+    "finetuned_places: result (rename): after",
     "release: weights: flipped",
     "finetuned_places: fine-tuning, weights (write): kill",
     # reports, promotion, gc

@@ -80,7 +80,7 @@ import os, sys
 from pathlib import Path
 import torch
 from model import checkpoint
-from pipeline import atomic
+from pipeline.system import atomic
 whole, count = getattr(os, sys.argv[2]), 0
 def cut(*arguments, **named):
     global count

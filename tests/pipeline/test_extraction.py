@@ -318,7 +318,8 @@ def test_an_error_in_a_worker_reaches_the_stage(tmp_path, monkeypatch):
 EXTRACT = """
 import sys
 from pathlib import Path
-from pipeline import dump_parts, extraction
+from pipeline import extraction
+from pipeline.wiki import dump_parts
 from pipeline.config import WikipediaTextConfig
 dump_parts.PARTS, dump_parts.SMALLEST, extraction.WORK_PER_WORKER = 400, 1, 1
 extraction.extract_text({"dump": Path(sys.argv[1])}, WikipediaTextConfig(source="wiki"), Path(sys.argv[2]))

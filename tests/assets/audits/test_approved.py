@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assets.audits import approved
-from assets.commands import promoting, reading
+from assets.commands import exporting, promoting
 from pipeline.errors import StoreError
 from pipeline.store import open_store
 from tests.assets.bertcli import World
@@ -48,7 +48,7 @@ def test_a_folder_is_approved_while_its_release_is_in_use(world: World, tmp_path
         told.pop("seal")
         files = [file for file in told["exported"] if file["path"] != name]
         told["exported"] = [*files, {"path": name, "sha256": sha256(b"forged").hexdigest(), "size_bytes": 6}]
-        (forged / "lineage.json").write_text(json.dumps({**told, "seal": reading._seal(told)}), encoding="utf-8")
+        (forged / "lineage.json").write_text(json.dumps({**told, "seal": exporting._seal(told)}), encoding="utf-8")
         assert "every file and record is what its digest says" in world.bert("verify", str(forged))
         assert f"{name}: not what this home has" in world.bert("verify", str(forged), "--approved", code=1)
     forged = tmp_path / "forged"

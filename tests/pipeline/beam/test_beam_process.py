@@ -111,7 +111,7 @@ time.sleep(600)
 """
     parent = f"""
 from pathlib import Path
-from pipeline import beam_process
+from pipeline.beam import beam_process
 beam_process.run("builtins:exec", {code!r}, Path({str(tmp_path)!r}), lambda: None)
 """
     process = subprocess.Popen([sys.executable, "-c", parent])

@@ -410,7 +410,7 @@ def test_a_kept_file_is_hashed_once_and_again_when_it_changed(site, monkeypatch,
 
 CHILD = """
 import sys
-from pipeline import downloads, transfer
+from pipeline.origins import downloads, transfer
 from pipeline.origins.downloads import Wanted, fetch
 transfer.PATIENCE = transfer.Patience(pause_seconds=0.01, stall_seconds=30)
 url, digest, size = sys.argv[1:]

@@ -10,6 +10,7 @@ import pytest
 from pipeline.errors import StoreError
 from pipeline.system.atomic import (
     canonical_json,
+    copy_folder,
     explain,
     explained,
     make_folder,
@@ -105,3 +106,33 @@ def test_only_errors_about_files_are_the_stores(tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError), explained(tmp_path), socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # a port where nobody listens
         socket.create_connection(free.getsockname(), timeout=5)
+
+
+def test_of_a_link_or_a_copy_the_place_is_named_that_was_written(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "full", "source.csv", None, str(tmp_path / "link.csv"))
+    assert explain(full, tmp_path).what == f"{tmp_path / 'link.csv'}: No space left on device"
+    gone = FileNotFoundError(errno.ENOENT, "gone", str(tmp_path / "source.csv"), None, str(tmp_path / "link.csv"))
+    assert explain(gone, tmp_path).what == f"{tmp_path / 'source.csv'}: No such file or directory"
+
+
+def test_a_name_without_its_folder_names_no_file(tmp_path: Path) -> None:
+    """As `shutil.rmtree` raises it, which removes by descriptors."""
+    told = explain(OSError(errno.EROFS, "read-only", "places.csv"), tmp_path / "staging").what
+    assert told == f"{tmp_path / 'staging'}: Read-only file system"
+
+
+def test_a_folder_is_copied_into_another_and_the_first_error_names_its_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "in").mkdir(parents=True)
+    for name in ("a", "in/b", "in/left"):
+        (source / name).write_text(name, encoding="utf-8")
+    target.mkdir()
+    (target / "c").write_text("c", encoding="utf-8")
+    copy_folder(source, target, without={"left"})
+    assert {str(path.relative_to(target)) for path in target.rglob("*")} == {"a", "c", "in", "in/b"}
+    assert (target / "in" / "b").read_text(encoding="utf-8") == "in/b"
+    (target / "a").unlink()
+    (target / "a").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        copy_folder(source, target)
+    assert str(target / "a") in (error.value.filename, error.value.filename2)
