@@ -131,10 +131,8 @@ def explain(error: OSError, path: Path) -> StoreError:
     """The error of the operating system as one that names the path and the way out."""
     there = error.filename2 if error.errno in _WAYS_OUT else None  # of a link or a copy: it was to be written there
     where = there or error.filename or path
-    if isinstance(where, str) and not os.path.dirname(
-        where
-    ):  # of shutil.rmtree: a name in a folder that it does not say
-        where = path
+    if isinstance(where, str) and os.sep not in where:
+        where = path  # shutil.rmtree tells a name, and not in which folder
     reason = os.strerror(error.errno) if error.errno else str(error)
     way_out = _WAYS_OUT.get(error.errno or 0, "Mend it and run again; nothing was published, nothing is lost.")
     return StoreError(f"{where}: {reason}", way_out)
