@@ -46,7 +46,7 @@ ui: $(VENV)/.runtime
 	$(BIN)/bert ui
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --durations 40
 
 ## test-demo ─ `make demo` itself in an empty home, held against its bars (ten minutes of real training); in a container too, where
 ## there is Docker

@@ -9,13 +9,14 @@ spark      Apache Spark, two executors in processes of their own; needs Java and
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ def portable(workers: int) -> Iterator[dict[str, Engine]]:
         finally:
             for process in started:
                 process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # whoever started us may ignore SIGTERM; and its workers
                 process.wait()
 
 
