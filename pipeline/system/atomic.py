@@ -83,8 +83,9 @@ def make_folder(path: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path, without: Collection[str] = ()) -> None:
-    """Copy the files in a folder into another, which may be there; files of the names `without` are left out. Raises OSError:
+    """Copy the files in a folder into another, which is made or may be there; files of the names `without` are left out. Raises OSError:
     the first one that happens, with its file, and not a list of all as `shutil.copytree` has it."""
+    target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.rglob("*")):
         place = target / path.relative_to(source)
         if path.is_dir():

@@ -131,6 +131,8 @@ def test_a_folder_is_copied_into_another_and_the_first_error_names_its_file(tmp_
     copy_folder(source, target, without={"left"})
     assert {str(path.relative_to(target)) for path in target.rglob("*")} == {"a", "c", "in", "in/b"}
     assert (target / "in" / "b").read_text(encoding="utf-8") == "in/b"
+    copy_folder(source / "in", tmp_path / "new" / "in")
+    assert (tmp_path / "new" / "in" / "left").read_text(encoding="utf-8") == "in/left"
     (target / "a").unlink()
     (target / "a").mkdir()
     with pytest.raises(IsADirectoryError) as error:
