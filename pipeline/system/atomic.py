@@ -59,7 +59,10 @@ def read_kept(path: Path) -> Any:
     can't be read."""
     with explained(path):
         try:
-            return json.loads(path.read_bytes())
+            found = json.loads(path.read_bytes())
+            if found is None:
+                raise ValueError("it holds null")  # which would say that there is none
+            return found
         except FileNotFoundError:
             return None
         except ValueError as error:

@@ -100,7 +100,7 @@ def test_a_rollback_that_died_after_its_ban_goes_on(store: Store, three: list[Re
     assert champion.rollback(store, "monthly", "you", "worse", TIME).champion == three[1].digest
 
 
-@pytest.mark.parametrize("damage", ['{"champion": "', "[]", '{"champion": null}', '{"history": [{"did": 1}]}'])
+@pytest.mark.parametrize("damage", ["null", '{"champion": "', "[]", '{"champion": null}', '{"history": [{"did": 1}]}'])
 def test_a_damaged_file_is_named_and_not_taken_for_none(store: Store, three: list[Record], damage: str) -> None:
     path = store.home / "assets" / "monthly" / "champion.json"
     path.write_text(damage, encoding="utf-8")
