@@ -16,8 +16,10 @@ from model.processes.child import LAUNCHER
 
 CHECKPOINTS = "checkpoints"
 RESULT = "result"
-WORK = ("runs", "weights", "current", "features", "stable")
-"""what fine-tuning and pretraining keep beside it, to go on with"""
+FEATURES = "features"
+"""what a frozen encoder says: features/NETWORK/PART"""
+WORK = ("runs", "weights", "current", FEATURES)
+"""what fine-tuning goes on with until its result is there"""
 
 
 def follow(folder: Path, who: str) -> None:
@@ -30,6 +32,7 @@ def clear(folder: Path) -> None:
     Raises OSError."""
     kept = {path.name for path in _milestones(folder)}
     large = [
+        folder / "stable",
         *(folder / name for name in WORK),
         *folder.glob("best-*"),
         *folder.glob(f"{TEMPORARY}*"),

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from model.bert import initialize
 from model.layers.classifier import Classifier
 from model.layers.layer_choices import needed
+from model.processes.run_folder import FEATURES
 from model.tuning.features import Kept, keep
 from model.tuning.finetuning_job import PRETRAINED
 from model.tuning.finetuning_run import Setup, load_encoder
-
-FEATURES = "features"
-"""folder of RUN_DIR: features/NETWORK/PART"""
 
 
 def kept_features(setup: Setup, network: str) -> Mapping[str, Kept] | None:

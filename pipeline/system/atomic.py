@@ -86,15 +86,17 @@ def make_folder(path: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path, without: Collection[str] = ()) -> None:
-    """Copy the files in a folder into another, which is made or may be there; files of the names `without` are left out. Raises OSError:
-    the first one that happens, with its file, and not a list of all as `shutil.copytree` has it."""
+    """Copy what is in a folder, and what its links lead to, into another, which is made or may be there; what has one of the
+    names `without` is left out. Raises OSError: the first one that happens, with its file, where `shutil.copytree` raises a
+    list of all."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.rglob("*")):
-        place = target / path.relative_to(source)
+    for path in sorted(source.iterdir()):
+        if path.name in without:
+            continue
         if path.is_dir():
-            place.mkdir(parents=True, exist_ok=True)
-        elif path.name not in without:
-            shutil.copyfile(path, place)
+            copy_folder(path, target / path.name, without)
+        else:
+            shutil.copyfile(path, target / path.name)
 
 
 def rename_folder(source: Path, target: Path) -> None:
