@@ -42,10 +42,9 @@ TRAINED_STEPS, WARM_STEPS = 12, 2
 def epoch(folder: Path, length: int, targets: Targets | None, what: str) -> float:
     """Tokens per processor second of an epoch."""
     reader = ShardReader(folder / "train")
-    batch, bucket = ROWS[length], ROWS[length] if "bucketed" in what else None
     place = Place(rank=0, ranks=8) if "8 ranks" in what else Place()
-    batch *= place.ranks
-    feed = Feed(reader, batch, 1, length, targets, bucket * place.ranks if bucket else None, place)
+    batch = ROWS[length] * place.ranks
+    feed = Feed(reader, batch, 1, length, targets, place)
     steps = len(reader) // batch
 
     def batches() -> Iterator[int]:
@@ -67,10 +66,10 @@ def epoch(folder: Path, length: int, targets: Targets | None, what: str) -> floa
     return tokens / (time.process_time() - started)
 
 
-def padding(folder: Path, length: int, shapes: int, bucketed: bool) -> float:
+def padding(folder: Path, length: int, shapes: int) -> float:
     """Share of padding of an epoch, where batches are padded to so many lengths."""
     reader = ShardReader(folder / "train")
-    feed = Feed(reader, ROWS[length], 1, length, bucket_rows=ROWS[length] if bucketed else None)
+    feed = Feed(reader, ROWS[length], 1, length)
     tokens = computed = 0
     for step in range(len(reader) // ROWS[length]):
         lengths = feed.rows(step).lengths
@@ -107,9 +106,7 @@ READINGS = (
     "rows",
     "padded",
     "unpadded",
-    "bucketed, padded",
-    "bucketed, unpadded",
-    "bucketed, static shapes",
+    "static shapes",
     "unpadded, one of 8 ranks",
 )
 
@@ -150,12 +147,8 @@ def measure(scratch: Path, options: argparse.Namespace, of_vocabulary: Control) 
                 f"{name:<44} {rate / 1e6:6.1f} million tokens/s of a core"
                 f" ({min(rates) / 1e6:.1f}–{max(rates) / 1e6:.1f}), × CPU {rate / need:6,.0f}, × H200 {rate / H200_TOKENS:5.1f}"
             )
-        for bucketed in (False, True):
-            shares = [f"{padding(folders['static'], length, shapes, bucketed):.1%} ({shapes})" for shapes in (1, 4, 8)]
-            print(
-                f"padding {'in buckets' if bucketed else 'in order'} (lengths to pad to): {', '.join(shares)}",
-                flush=True,
-            )
+        shares = [f"{padding(folders['static'], length, shapes):.1%} ({shapes})" for shapes in (1, 4, 8)]
+        print(f"padding (lengths to pad to): {', '.join(shares)}", flush=True)
 
 
 def main() -> None:

@@ -59,7 +59,6 @@ STAGE = Stage(
         "model/feeding/batches.py",
         "model/layers/unpadded.py",
         "model/feeding/feed.py",
-        "model/feeding/buckets.py",
         "model/devices/*.py",
         "pipeline/sharding/shard_schema.py",
         "pipeline/sharding/shard_reader.py",

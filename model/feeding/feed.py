@@ -1,4 +1,4 @@
-"""The rows of every step for one rank: order, length buckets, targets; read a few steps at a time.
+"""The rows of every step for one rank: order, targets; read a few steps at a time.
 
 A numpy call costs as much for a batch of 32 rows as for 500, so the rows of some steps are taken and masked together and
 handed out step by step. What a step gets does not depend on it, nor on the rank: a masked row is a function of (seed,
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from model.feeding.batches import LENGTHS, padded_length
-from model.feeding.buckets import Buckets
 from model.feeding.order import part, rows_of
 from model.feeding.targets import Targets
 from pipeline.errors import TrainingError
@@ -41,8 +40,6 @@ class Feed:
         seed: of the order.
         sequence_length: the longest that a row can be.
         targets: what rows without stored masks are given to predict.
-        bucket_rows: rows of nearly equal length that come together (model/feeding/buckets.py); None: none, the order is that of
-            `training_rows`.
         place: the part that is this process's.
 
     Raises:
@@ -56,17 +53,14 @@ class Feed:
         seed: int,
         sequence_length: int,
         targets: Targets | None = None,
-        bucket_rows: int | None = None,
         place: Place = Place(),  # frozen
     ) -> None:
-        if place.ranks > batch_size or (bucket_rows and batch_size % bucket_rows):
-            into = f"{place.ranks} parts" if place.ranks > batch_size else f"buckets of {bucket_rows} rows"
-            raise TrainingError(f"a batch of {batch_size} rows can't be split into {into}", "Change batch_size.")
+        if place.ranks > batch_size:
+            raise TrainingError(
+                f"a batch of {batch_size} rows can't be split into {place.ranks} parts", "Change batch_size."
+            )
         self.reader, self.batch_size, self.seed, self.place = reader, batch_size, seed, place
         self.sequence_length, self.targets = sequence_length, targets
-        self._buckets = (
-            Buckets(reader.sizes, reader.lengths, seed, batch_size, bucket_rows) if bucket_rows is not None else None
-        )
         first, last = self._part(0, 0), self._part(0, place.micros - 1)
         self._mine = np.arange(first.start, last.stop)
         """this rank's samples of step 0"""
@@ -96,8 +90,7 @@ class Feed:
 
     def _drawn(self, positions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(row, epoch) of each of these positions of the sequence."""
-        samples = positions if self._buckets is None else self._buckets.samples(positions)
-        return rows_of(samples, self.reader.sizes, self.seed), samples // len(self.reader)
+        return rows_of(positions, self.reader.sizes, self.seed), positions // len(self.reader)
 
     def _read(self, number: int) -> Shards:
         steps = np.arange(number * self._steps, (number + 1) * self._steps)

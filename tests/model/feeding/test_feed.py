@@ -1,6 +1,5 @@
-"""Which rows each rank and micro-batch gets, in the order of samples and in length buckets; memory."""
+"""Which rows each rank and micro-batch gets, in the order of samples; memory."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.feeding.batches import training_rows
-from model.feeding.buckets import WINDOW_ROWS, Buckets, deal, window_steps
 from model.feeding.feed import Feed, Place
 from model.feeding.order import BLOCK, mix, part, permuted, rows_at, rows_of
 from model.feeding.targets import drawn_masks
@@ -98,23 +96,19 @@ def same(found: Shards, expected: Shards) -> bool:
     return all(np.array_equal(getattr(found, name), getattr(expected, name)) for name in vars(expected))
 
 
-@pytest.mark.parametrize("bucket_rows", [None, 24, 8])
 @pytest.mark.parametrize(("ranks", "micros"), [(1, 1), (2, 1), (5, 1), (1, 3), (3, 2), (7, 2)])
-def test_all_ranks_together_get_the_same_batch(folder: Path, bucket_rows: int | None, ranks: int, micros: int) -> None:
+def test_all_ranks_together_get_the_same_batch(folder: Path, ranks: int, micros: int) -> None:
     """Also masks, which are drawn rank by rank. Steps 37 and 38 lie on the edge of the first epoch."""
-    alone = Feed(ShardReader(folder), 24, 5, LENGTH, DRAW, bucket_rows)
-    feeds = [
-        Feed(ShardReader(folder), 24, 5, LENGTH, DRAW, bucket_rows, Place(rank, ranks, micros)) for rank in range(ranks)
-    ]
+    alone = Feed(ShardReader(folder), 24, 5, LENGTH, DRAW)
+    feeds = [Feed(ShardReader(folder), 24, 5, LENGTH, DRAW, Place(rank, ranks, micros)) for rank in range(ranks)]
     for step in (0, 1, 37, 38, 2, 100_000):
         parts = [feed.rows(step, micro) for feed in feeds for micro in range(micros)]
         assert same(joined(parts), alone.rows(step))
-        if bucket_rows is None:
-            assert same(alone.rows(step), training_rows(ShardReader(folder), step, 24, 5, DRAW))
+        assert same(alone.rows(step), training_rows(ShardReader(folder), step, 24, 5, DRAW))
 
 
 def test_ranks_pad_a_micro_batch_alike(folder: Path) -> None:
-    feeds = [Feed(ShardReader(folder), 24, 5, LENGTH, None, 24, Place(rank, 3, 2)) for rank in range(3)]
+    feeds = [Feed(ShardReader(folder), 24, 5, LENGTH, None, Place(rank, 3, 2)) for rank in range(3)]
     for step, micro in product(range(30), range(2)):
         (shape,) = {feed.padded_length(step, micro) for feed in feeds}
         longest = max(int(feed.rows(step, micro).lengths.max()) for feed in feeds)
@@ -124,60 +118,6 @@ def test_ranks_pad_a_micro_batch_alike(folder: Path) -> None:
 def test_a_batch_that_cannot_be_split_is_refused(folder: Path) -> None:
     with pytest.raises(TrainingError, match="a batch of 24 rows can't be split into 25 parts"):
         Feed(ShardReader(folder), 24, 5, LENGTH, place=Place(0, 25, 1))
-    with pytest.raises(TrainingError, match="can't be split into buckets of 7 rows"):
-        Feed(ShardReader(folder), 24, 5, LENGTH, bucket_rows=7)
-
-
-# ── length buckets ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_window_is_dealt_by_hand() -> None:
-    lengths = np.array([5, 1, 9, 2, 8, 1, 7, 3])
-    seen = set()
-    for key in range(200):
-        order = deal(lengths, 2, key)
-        assert {frozenset(pair) for pair in order.reshape(4, 2).tolist()} == {
-            frozenset(pair) for pair in ([1, 5], [3, 7], [0, 6], [4, 2])
-        }
-        seen.add(tuple(order.tolist()))
-    assert len(seen) > 150  # of 4! · 2⁴ = 384 orders, in 200 draws: 156 ± 5 would be expected of fair ones
-
-
-def test_where_a_bucket_comes_is_uniform() -> None:
-    """χ² over 8 places, 7 degrees of freedom, 1,600 keys: above 24.3 once in a thousand. So for a row in its bucket."""
-    lengths = np.random.default_rng(0).permutation(np.arange(32))
-    found = np.array([np.argsort(deal(lengths, 4, mix(key)))[np.argmin(lengths)] for key in range(1600)])
-    for places, size in ((found // 4, 8), (found % 4, 4)):
-        expected = 1600 / size
-        assert ((np.bincount(places, minlength=size) - expected) ** 2 / expected).sum() < 24.3
-
-
-def test_every_sample_of_a_window_once_and_any_position_at_once() -> None:
-    groups = np.array([4000, 7000, 500])
-    lengths = np.random.default_rng(2).integers(3, 129, int(groups.sum()))
-    for batch, rows in ((100, 100), (100, 20), (20_000, 50)):
-        buckets = Buckets(groups, lambda found: lengths[found], 9, batch, rows)
-        assert buckets.size == max(batch, WINDOW_ROWS // batch * batch) == window_steps(batch) * batch
-        walk = np.concatenate([buckets.samples(np.arange(f, f + 50)) for f in range(0, 3 * buckets.size, 50)])
-        for window in range(3):
-            mine = walk[window * buckets.size : (window + 1) * buckets.size]
-            assert np.array_equal(np.sort(mine), np.arange(window * buckets.size, (window + 1) * buckets.size))
-            of_rows = lengths[rows_of(mine, groups, 9)].reshape(-1, rows)
-            assert (of_rows.max(1) - of_rows.min(1)).mean() < 2.5  # alike; 32 rows drawn at random span 118
-            assert np.abs(np.diff(of_rows.mean(1))).mean() > 30  # and not sorted
-        far = np.random.default_rng(3).integers(0, 3 * buckets.size, 200)
-        fresh = Buckets(groups, lambda found: lengths[found], 9, batch, rows)
-        assert [int(fresh.samples(far[i : i + 1])[0]) for i in range(200)] == walk[far].tolist()
-    with pytest.raises(ValueError, match="buckets of 7 rows"):
-        Buckets(groups, lambda found: lengths[found], 9, 100, 7)
-
-
-def test_the_order_of_buckets_is_frozen() -> None:
-    """Another order would change every resumed run."""
-    lengths = np.arange(3333) * 7919 % 125 + 3
-    buckets = Buckets(np.array([3333]), lambda found: lengths[found], 12345, 32, 32)
-    order = buckets.samples(np.arange(40_000)).astype("<i8").tobytes()
-    assert hashlib.sha256(order).hexdigest() == "8fa5d7577a19d77e531128a400dbbbdf52f084175260c830e2ce37d71d6885e0"
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,15 +129,14 @@ from model.feeding.batches import batch_of
 from model.feeding.feed import Feed
 from pipeline.sharding.shard_reader import ShardReader
 reader = ShardReader(Path(sys.argv[1]))
-feed = Feed(reader, 256, 1, 128, bucket_rows=256 if sys.argv[2] == "buckets" else None)
+feed = Feed(reader, 256, 1, 128)
 tokens = sum(batch_of(feed.rows(step), 128).tokens for step in range(len(reader) // 256))
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps([tokens, int(peak.split()[1])]))
 """
 
 
-@pytest.mark.parametrize("order", ["samples", "buckets"])
-def test_memory_does_not_grow_with_the_shards(tmp_path: Path, order: str) -> None:
+def test_memory_does_not_grow_with_the_shards(tmp_path: Path) -> None:
     """Eight times the rows, read to the end: the peak stays within 8 MB; the rows alone would add 89 MB.
 
     With one thread in Arrow: how the heaps of more fill, differs by 15 MB from run to run.
@@ -221,7 +160,7 @@ def test_memory_does_not_grow_with_the_shards(tmp_path: Path, order: str) -> Non
         for number in range(1, files):
             os.link(folder / "shard-00.parquet", folder / f"shard-{number:02}.parquet")
         ran = subprocess.run(
-            [sys.executable, "-c", WALK, str(folder), order],
+            [sys.executable, "-c", WALK, str(folder)],
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             cwd=ROOT,
             capture_output=True,
