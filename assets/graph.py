@@ -12,9 +12,10 @@ from pipeline import books, documents, extraction, own_text, retrain, shards, so
 from pipeline.build import Node
 from pipeline.config import Comparison, ComparisonConfig, Corpus
 from pipeline.errors import RecipeError, SourceError
-from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe, digest_of, load_recipes
+from pipeline.recipe import RESERVED, Loaded, Recipe, digest_of, load_recipes
 from pipeline.recipes import rehearsal, yamlmodel
 from pipeline.recipes.comparison import Comparisons, load_comparisons
+from pipeline.recipes.names import ANSWERED_BY
 from pipeline.settings import settings
 from pipeline.stage import Stage
 from pipeline.storage import champion

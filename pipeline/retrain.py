@@ -17,7 +17,8 @@ from typing import Any
 from pipeline.config import Frozen, Start, WikimediaFrom
 from pipeline.errors import RecipeError, SourceError
 from pipeline.origins import transfer, wikimedia
-from pipeline.recipe import CHAMPION, Recipe
+from pipeline.recipe import Recipe
+from pipeline.recipes.names import CHAMPION
 from pipeline.storage import champion
 from pipeline.store import Store
 from pipeline.system.atomic import damaged, explained, read_kept, write_json

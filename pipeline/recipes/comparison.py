@@ -10,8 +10,9 @@ from typing import Any
 
 from pipeline.config import Comparison, FinetuneConfig
 from pipeline.errors import RecipeError
-from pipeline.recipe import ANSWERED_BY, RESERVED, Loaded, Recipe
+from pipeline.recipe import RESERVED, Loaded, Recipe
 from pipeline.recipes import yamlfile, yamlmodel
+from pipeline.recipes.names import ANSWERED_BY
 from pipeline.recipes.yamlfile import KeyPath
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from pipeline.config import Corpus, Finetuning, FinetuningOverride, Grid, Phase, Pretraining
 from pipeline.errors import RecipeError
-from pipeline.recipe import CHAMPION, Recipe
+from pipeline.recipe import Recipe
+from pipeline.recipes.names import CHAMPION
 from pipeline.system import atomic
 
 SUFFIX = "@sample"

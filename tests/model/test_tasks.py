@@ -14,7 +14,7 @@ from model import tasks
 from model.task_files import known_tasks
 from pipeline.config import PathFrom, Task, TaskDataConfig, TaskFiles, UrlFrom
 from pipeline.errors import BertError, DataError, SourceError
-from pipeline.recipe import BUILT_IN_TASKS
+from pipeline.recipes.names import BUILT_IN_TASKS
 from pipeline.suites import validate
 from tests.conftest import shared
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from pipeline import config, settings
 from pipeline.config import FinetuneConfig, FinetuningOverride, PretrainConfig, ShardsConfig, TaskDataConfig
 from pipeline.errors import RecipeError
-from pipeline.recipe import BUILT_IN_TASKS, Loaded, Recipe, load_recipes
+from pipeline.recipe import Loaded, Recipe, load_recipes
+from pipeline.recipes.names import BUILT_IN_TASKS
 from pipeline.recipes.refusal_words import PATTERNS
 from tests.hostile.archives import zip_of
 
