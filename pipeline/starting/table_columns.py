@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.config import Columns
 from pipeline.errors import DataError
-from pipeline.formats import jsonl
+from pipeline.formats import jsonl, parquet_rows
 from pipeline.formats.tables import read_table
 from pipeline.prose.languages import base_code, known_languages
 
@@ -80,8 +79,8 @@ def _rows(kind: str, file: Path) -> Iterator[dict[str, Any]]:
 
 def _of_parquet(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        with pq.ParquetFile(file, pre_buffer=False) as opened:
-            for batch in opened.iter_batches(batch_size=50, use_threads=False):
+        with parquet_rows.opened(file) as opened:
+            for batch in parquet_rows.batches(file, opened):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} can't be read as Parquet: {error}", "Make the file again, or restore it.") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.formats import archives, compressed
+from pipeline.formats import archives, compressed, parquet_rows
 from pipeline.formats.inflate import Unreadable
 from pipeline.formats.kinds import plain_name
 from pipeline.formats.tables import read_table
@@ -135,12 +135,17 @@ def _share(file: Path, written: int, position: int) -> float:
 def _parquet_head(file: Path, budget: float, folder: Path) -> float:
     rows = size = 0
     with (
-        pq.ParquetFile(file, pre_buffer=False) as opened,
+        parquet_rows.opened(file) as opened,
         pq.ParquetWriter(folder / "head.parquet", opened.schema_arrow) as out,
     ):
-        for batch in opened.iter_batches(batch_size=PARQUET_ROWS, use_threads=False):
-            out.write_batch(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+        pieces = (
+            batch.slice(start, PARQUET_ROWS)
+            for batch in parquet_rows.batches(file, opened)
+            for start in range(0, batch.num_rows, PARQUET_ROWS)
+        )
+        for piece in pieces:
+            out.write_batch(piece)
+            rows, size = rows + piece.num_rows, size + sum(map(parquet_rows.decoded_bytes, piece.columns))
             if size >= budget:
                 break
         return rows / max(1, opened.metadata.num_rows)

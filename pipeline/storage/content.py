@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
-from pipeline.formats.parquet_rows import READ_BYTES, rows_at_once
+from pipeline.formats import parquet_rows
 from pipeline.system.atomic import canonical_digest, canonical_json, write_bytes
 
 SETTLED_SECONDS = 2.0  # a file that was written less than this ago may be written again without a change of its times
@@ -128,11 +127,11 @@ def parquet_digest(path: Path) -> str:
     DataError when the file can't be read.
     """
     try:
-        with pq.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False) as file:
+        with parquet_rows.opened(path) as file:
             schema = file.schema_arrow
             columns = [_Column(field.type) for field in schema]
             rows = file.metadata.num_rows
-            for batch in file.iter_batches(batch_size=rows_at_once(file.metadata), use_threads=False):
+            for batch in parquet_rows.batches(path, file):
                 for column, array in zip(columns, batch.columns, strict=True):
                     column.add(array)
     except (pa.ArrowException, OSError) as error:
@@ -172,7 +171,9 @@ class _Column:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         if isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
+            for piece in parquet_rows.pieces(array):
+                self.add(piece)
+            return
         if pa.types.is_map(self.type):
             array = array.cast(pa.list_(self.children[0].type))
         valid = None if array.null_count == 0 else np.asarray(array.is_valid())
