@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -569,7 +568,14 @@ def doctor(as_json: Json = False) -> None:
 
 
 @app.command()
-def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
+def ui(
+    port: int = 3000,
+    host: str = "127.0.0.1",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="a host name by which browsers reach it, through a proxy (docs/security.md)"),
+    ] = None,
+) -> None:
     """Dagster's UI with every recipe loaded; it has no login, so it listens on this machine only."""
     import socket
 
@@ -587,10 +593,11 @@ def ui(port: int = 3000, host: str = "127.0.0.1") -> None:
                 f"something listens on {host}:{port} already", f"Stop it, or take another: bert ui --port {port + 1}"
             )
     prepare()
-    dagster = shutil.which("dagster", path=str(Path(sys.executable).parent)) or "dagster"
+    names = [*(name or []), *([] if host in ("0.0.0.0", "::") else [host])]  # every address is no name
     # A shell that starts us in the background makes us ignore Ctrl-C, and so would the server: it could not be stopped.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    server = subprocess.Popen([dagster, "dev", "-w", "workspace.yaml", "-h", host, "-p", str(port)], cwd=ROOT)
+    command = [sys.executable, "-m", "assets.page.develop", "-w", "workspace.yaml", "-h", host, "-p", str(port)]
+    server = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "BERT_UI_NAMES": " ".join(names)})
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     try:
         raise typer.Exit(server.wait())

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +20,9 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.config import Frozen
 from pipeline.errors import RecipeError
+from pipeline.recipes import yamlfile
 from pipeline.recipes.refusal_words import rule_of
+from pipeline.recipes.secret_words import holds_login, secrets_in
 from pipeline.stage import ROOT
 from pipeline.storage.objects import checked_url
 
@@ -29,7 +30,6 @@ LOCAL_RUNNERS = frozenset(
     {"FnApiRunner", "DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner", "PrismRunner"}
 )
 """Runners whose workers are processes of this machine."""
-SECRETS = ("secret", "password", "token", "access_key", "credential")
 
 
 def _no_flag(value: Any) -> Any:
@@ -44,22 +44,13 @@ def _tokens_or_auto(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(value)
     except ValidationError:
-        said = str(value).lower() if isinstance(value, bool) else repr(value)
+        plain = isinstance(value, int | float | str)
+        said = str(value).lower() if isinstance(value, bool) else repr(value) if plain else "no single value"
         raise ValueError(f"must be a number of tokens from 1 on, or auto; it is {said}") from None
 
 
 Whole = Annotated[int, BeforeValidator(_no_flag), Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(_no_flag), Field(gt=0)]
-
-
-def _no_secrets(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings stand in records, which are shown and kept for ever."""
-    for name in options:
-        if any(word in name.lower() for word in SECRETS):
-            raise ValueError(
-                f"{name} may not stand here: settings stand in records; let the workers' environment hold it"
-            )
-    return options
 
 
 class BeamSettings(Frozen):
@@ -69,7 +60,7 @@ class BeamSettings(Frozen):
     """any Beam runner (docs/cluster.md); multi_threading and DaskRunner lose data and are refused"""
     workers: Whole = 2
     """processes of the local runner"""
-    options: Annotated[dict[str, Any], AfterValidator(_no_secrets)] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
     """more pipeline options, passed on as they are; no secrets, since settings stand in records"""
     files: Literal["auto", "disk", "store"] = "auto"
     """how workers reach files: by paths of a disk that all of them see, or by URLs of the object store. auto: by URLs where
@@ -192,7 +183,7 @@ class ProviderSettings(Frozen):
 
 
 def _plain_webhook(url: str) -> str:
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if holds_login(url):
         raise ValueError(
             "must not hold a user or password: put the URL into an environment variable and name it: url_from"
         )
@@ -267,7 +258,7 @@ class AlertSettings(Frozen):
 
 
 def _plain_uri(uri: str) -> str:
-    if "@" in uri.partition("://")[2].partition("/")[0]:
+    if holds_login(uri):
         raise ValueError(
             "must not hold a user or password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
             "MLFLOW_TRACKING_TOKEN, in the environment"
@@ -345,34 +336,64 @@ class Settings(Frozen):
         return (ROOT / named).resolve() if named else self.home_path / "dagster"
 
 
-def _got(error: Mapping[str, Any]) -> str:
-    """The refused value; not where a rule of ours says what is wrong with it, and not of addresses: they may hold a password."""
-    secret = {"alerts", "mlflow"} & set(error["loc"])
-    return "" if error["type"] == "value_error" or secret else f" (got {error['input']!r})"
+UNRECORDED = ("alerts", "metrics", "mlflow")
+"""stand in no record, so an address with a secret may be among them"""
+
+
+def _refused_values(error: ValidationError) -> str:
+    """What is wrong, each with its key; the value too where that helps, and where it can't be a secret: a number or a short text under a
+    known key. A rule of ours says itself what is wrong."""
+    told = []
+    for each in error.errors():
+        at = ".".join(str(part) if re.fullmatch(r"[\w-]{1,60}", str(part)) else "…" for part in each["loc"])
+        plain = isinstance(each["input"], int | float | str) and len(str(each["input"])) <= 100
+        silent = each["type"] in ("value_error", "extra_forbidden") or not plain or {*UNRECORDED} & set(each["loc"])
+        rule = "unknown key" if each["type"] == "extra_forbidden" else rule_of(each)
+        told.append(f"{at}: {rule}" + ("" if silent else f" (got {each['input']!r})"))
+    return "; ".join(told[:20]) + (f"; and {len(told) - 20} more" if len(told) > 20 else "")
+
+
+def _check_secrets(loaded: Any) -> None:
+    """Settings stand in records, which are shown and kept for ever. Raises ValueError with the key; no value is told."""
+    recorded = {k: v for k, v in loaded.items() if k not in UNRECORDED} if isinstance(loaded, dict) else loaded
+    for at, found in secrets_in(recorded):
+        raise ValueError(f"{at or 'the top'}: {found} may not stand here: settings stand in records")
 
 
 @cache
 def _read(path: Path) -> Settings:
-    if not path.exists():
+    if not os.path.lexists(path):
         return Settings()
+    correct = "Correct settings.yaml, or remove the key to take its default."
+    text = yamlfile.text_of(path)
     try:
-        loaded = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        yamlfile.check_size(path, text)
+        loaded = YAML(typ="safe", pure=True).load(text)
+    except (
+        YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:  # what YAML's own tags may raise, too
+        mark = getattr(error, "problem_mark", None)  # the line itself is not told: a secret may stand in it
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise RecipeError(f"{path}: not YAML{where}", "Correct the file there, or just before.") from None
+    try:
+        _check_secrets(loaded)
+    except ValueError as error:
+        todo = "Let the environment of the process that needs it hold it (docs/security.md)."
+        raise RecipeError(f"{path}: {error}", todo) from None
+    try:
         return Settings.model_validate(loaded or {})
-    except (ValidationError, YAMLError, OSError, UnicodeDecodeError) as error:
-        detail = (
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {rule_of(e)}{_got(e)}" for e in error.errors())
-            if isinstance(error, ValidationError)
-            else str(error)
-        )
-        raise RecipeError(
-            f"{path}: {detail}", "Correct settings.yaml, or remove the key to take its default."
-        ) from None
+    except ValidationError as error:
+        raise RecipeError(f"{path}: {_refused_values(error)}", correct) from None
 
 
 def settings() -> Settings:
     """The settings of this process: the file that `BERT_SETTINGS` names, else settings.yaml of the checkout."""
     named = os.environ.get("BERT_SETTINGS")
-    path = Path(named).resolve() if named else ROOT / "settings.yaml"
-    if named and not path.exists():
+    path = Path(named).absolute() if named else ROOT / "settings.yaml"
+    if named and not os.path.lexists(path):
         raise RecipeError(f"BERT_SETTINGS names {named}, which does not exist", "Correct or unset BERT_SETTINGS.")
     return _read(path)

@@ -6,6 +6,7 @@ about a merged recipe can so name the file and line that a value really comes fr
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from pipeline.errors import RecipeError
+from pipeline.recipes.secret_words import url_secret_in
 from pipeline.stage import ROOT
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -62,17 +64,13 @@ def read(file: Path) -> Node:
 
     `1e-4` is a number, `no` is text, dates are text, keys are text, and a whole number written as `1e6` is an int.
     Raises RecipeError with file and line: unreadable file, syntax, a key that stands twice, a tag, a value that holds
-    itself.
+    itself, a URL that holds a secret.
     """
     yaml = YAML(typ="safe", pure=True)
+    text = text_of(file)
     try:
-        text = file.read_text(encoding="utf-8")
-        _check_size(file, text)
+        check_size(file, text)
         root = yaml.compose(text)
-    except OSError as error:
-        raise RecipeError(f"{shown(file)}: {error.strerror}", "Make the file readable, or remove it.") from None
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{shown(file)}: not UTF-8 at byte {error.start}", "Save the file as UTF-8.") from None
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problem = " ".join(filter(None, (error.context, error.problem)))
@@ -86,9 +84,26 @@ def read(file: Path) -> Node:
 
 MAX_DEPTH = 50
 MAX_VALUES = 100_000
+MAX_BYTES = 10_000_000
 
 
-def _check_size(file: Path, text: str) -> None:
+def text_of(file: Path) -> str:
+    """The text of a file that a person wrote. RecipeError for what can't be read, is none, or is too large for that: a device has
+    no end, and a pipe may never begin."""
+    try:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise RecipeError(f"{shown(file)}: is no file", "Name a file, or remove it.")
+        if found.st_size > MAX_BYTES:
+            raise RecipeError(f"{shown(file)}: larger than {MAX_BYTES // 1_000_000} MB", "Write less.")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecipeError(f"{shown(file)}: {error.strerror}", "Make the file readable, or remove it.") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{shown(file)}: not UTF-8 at byte {error.start}", "Save the file as UTF-8.") from None
+
+
+def check_size(file: Path, text: str) -> None:
     """RecipeError for a file that is nested too deep, or whose aliases, written out, give more values than anybody means:
     composing such a file would never end. Reads events, which takes no recursion."""
     sizes: dict[str, int] = {}  # anchor → values below it
@@ -128,6 +143,7 @@ def _build(node: Any, file: Path, yaml: YAML, line: int, within: Set[int]) -> No
             at = key.start_mark.line + 1
             if not isinstance(key, ScalarNode):
                 raise RecipeError(f"{shown(file)}:{at}: a key is not a word", "Keys are plain words.")
+            _check_secret(key.value, file, at)
             if key.value in entries:
                 raise RecipeError(
                     f"{shown(file)}:{at}: key {key.value} stands twice, first on line {entries[key.value].line}",
@@ -138,7 +154,17 @@ def _build(node: Any, file: Path, yaml: YAML, line: int, within: Set[int]) -> No
     if isinstance(node, SequenceNode):
         items = (_build(item, file, yaml, item.start_mark.line + 1, within) for item in node.value)
         return Node(tuple(items), file, line)
+    _check_secret(node.value, file, line)
     return Node(_scalar(node, file, yaml, line), file, line, node.value)
+
+
+def _check_secret(text: str, file: Path, line: int) -> None:
+    """RecipeError for a URL that lets whoever reads it in; the value is not told."""
+    if found := url_secret_in(text):
+        raise RecipeError(
+            f"{shown(file)}:{line}: {found} may not stand here: recipes stand in records, which are shown and kept for ever",
+            "Download the file and name it by `path`.",
+        )
 
 
 def _scalar(node: ScalarNode, file: Path, yaml: YAML, line: int) -> Any:

@@ -45,6 +45,7 @@ LONGEST_CAUSE = 2_000
 TLS_PORT = 465
 """SMTP over TLS from the first byte: RFC 8314, section 7.3"""
 
+_URL = re.compile(r"https?://[^/?#\s]+([/?][^#\s]*)?$", re.IGNORECASE)
 _log = logging.getLogger(__name__)
 Kind = Literal["run failed", "retrain held", "promoted", "promotion refused", "rolled back"]
 Note = dict[str, Any]
@@ -181,6 +182,8 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 def _post(webhook: WebhookSettings, said: Alert, time_: str) -> None:
     """POST as JSON. The name stands in the body and as `Idempotency-Key`, so that receivers can tell a repeated one."""
     url = webhook.url or _variable(webhook.url_from or "")
+    if not _URL.match(url):  # nor is it told, here and below: it may be a secret
+        raise _Refused("what it names is no URL", again=False)
     body = {"name": said.name, "time": time_, "host": platform.node(), "text": said.text, **asdict(said)}
     headers = {"Content-Type": "application/json", "User-Agent": "bertworks", "Idempotency-Key": said.name}
     try:
@@ -192,10 +195,10 @@ def _post(webhook: WebhookSettings, said: Alert, time_: str) -> None:
         raise _Refused(f"HTTP {error.code}", again=error.code >= 500 or error.code == 429) from None
     except urllib.error.URLError as error:
         raise _Refused(str(error.reason), again=True) from None
+    except (http.client.InvalidURL, ValueError):  # a port that is no number, a host that can't be one
+        raise _Refused("what it names is no URL", again=False) from None
     except (OSError, http.client.HTTPException) as error:  # the connection broke, or no HTTP came back
         raise _Refused(str(error) or type(error).__name__, again=True) from None
-    except ValueError:  # the URL itself is not told: it may be a secret
-        raise _Refused("what it names is no URL", again=False) from None
 
 
 # ── e-mail ───────────────────────────────────────────────────────────────────────────────────────────────────────────

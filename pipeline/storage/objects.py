@@ -38,8 +38,8 @@ def checked_url(url: str) -> str:
     """The URL of a folder in an object store, without a slash at its end. Raises ValueError that says what is wrong."""
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise ValueError(f"not a URL: {error}") from None
+    except ValueError:  # which repeats the URL
+        raise ValueError("is no URL") from None
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme) or "://" not in url or not parts.netloc:
         raise ValueError("must be the URL of an object store, like s3://bucket/folder; for another disk set `home`")
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:

@@ -449,8 +449,11 @@ def test_settings_refuse_secrets_because_they_stand_in_records(tmp_path: Path, m
     monkeypatch.setenv("BERT_SETTINGS", str(path))
     for number, (text, why) in enumerate(
         [
-            ("store: s3://me:hunter2@bucket/x", "must not hold a user or password"),
-            ("beam: {options: {s3_secret_access_key: hunter2}}", "s3_secret_access_key may not stand here"),
+            ("store: s3://me:hunter2@bucket/x", "store: a URL with a user or password may not stand here"),
+            (
+                "beam: {options: {s3_secret_access_key: hunter2}}",
+                "s3_secret_access_key: a secret, by its name, may not stand here",
+            ),
             ("beam: {files: store}", "needs `store`"),
         ]
     ):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -267,6 +268,30 @@ def test_a_file_that_would_never_end_is_refused_and_takes_no_other_away(tmp_path
     loaded = load(tmp_path, bomb=text, small=SMALL)
     assert list(loaded.recipes) == ["small"]
     assert said in loaded.errors["bomb"].what
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://u:CANARYpw77@h/a.txt", "ftp://u:CANARYpw77@h/a.txt", "https://h:CANARYpw77/a.txt"),
+        *("https://h/a?X-Amz-Signature=CANARYpw77", "https://h/a?sig=CANARYpw77", "https://h/a?token=CANARYpw77"),
+    ],
+)
+def test_a_url_with_a_secret_is_refused_and_not_told(tmp_path: Path, url: str) -> None:
+    """Recipes stand in records."""
+    source = SMALL.replace("path: texts", f"url: '{url}', sha256: {'0' * 64}")
+    for text in (source, SMALL + f"description: see {url}\n", SMALL + f"'{url}': x\n"):
+        error = load(tmp_path, small=text).errors["small"]
+        assert re.search(r"small.yaml:\d: a URL with .* may not stand here", error.what) and "`path`" in error.todo
+        assert "CANARY" not in str(error)
+
+
+def test_pipes_and_devices_are_no_recipes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    loaded = load(tmp_path, small=SMALL)
+    assert list(loaded.recipes) == ["small"] and set(loaded.errors) == {"pipe", "zero"}
+    assert all("is no file" in error.what for error in loaded.errors.values())
 
 
 def test_bytes_that_are_no_text_and_another_suffix_are_refused(tmp_path: Path) -> None:

@@ -212,6 +212,31 @@ def test_settings_that_can_t_be_meant(section: str, told: str, tmp_path: Path, m
     assert told in refused.value.what and "me:pass" not in refused.value.what
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1:CANARY7/x",
+        "not a url CANARY7",
+        "CANARY7:x",
+        "http://h/CANARY7 x",
+        "http://h\x00CANARY7/",
+        "http://CANARY7..é/",
+    ],
+)
+def test_an_address_that_is_none_is_not_told(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if "\0" not in url:
+        monkeypatch.setenv("TEST_HOOK", url)
+        to = chosen(tmp_path, webhook={"url_from": "TEST_HOOK"})
+    else:
+        to = chosen(tmp_path, webhook={"url": url})
+    alert(to, FAILED)
+    assert "what it names is no URL" in caplog.text
+    written = [path.read_text(encoding="utf-8") for path in to.home_path.rglob("*") if path.is_file()]
+    assert written and not [text for text in [caplog.text, *written] if "canary7" in text.lower()]
+
+
 def test_no_record_holds_where_alerts_go(tmp_path: Path) -> None:
     """`build` records what `plain` gives."""
     told = Settings.model_validate(

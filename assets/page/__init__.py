@@ -1,0 +1,1 @@
+"""Dagster's web page, and what keeps other pages from steering it."""
