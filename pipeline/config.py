@@ -257,7 +257,7 @@ class Corpus(Frozen):
         return self
 
 
-LEAST_SIZE = 100
+LEAST_SIZE, LARGEST_SIZE = 100, 1_000_000
 """tokens of a vocabulary"""
 
 
@@ -267,7 +267,7 @@ class Vocabulary(Frozen):
     from_: str = Field(default="", alias="from")
     """a vocab.txt (a relative path starts at the recipe's folder), the version of a vocabulary in the store, or `champion`
     (docs/retrains.md), to be taken instead of training one; `size`, `layout`, `min_frequency` and `alphabet_limit` then say nothing"""
-    size: Annotated[int, Field(ge=LEAST_SIZE, le=1_000_000)] = 30522
+    size: Annotated[int, Field(ge=LEAST_SIZE, le=LARGEST_SIZE)] = 30522
     """tokens, exactly, the special ones included; text that gives fewer is refused"""
     lowercase: bool = True
     """whether text becomes lower case: false for a cased model"""

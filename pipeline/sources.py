@@ -186,12 +186,13 @@ def local_files(path: Path) -> Iterator[Path]:
         inner = [Path(folder) / name for name in sorted(folders) if not name.startswith(".")]
         folders[:] = [each.name for each in inner if each.resolve() not in entered]  # a link may lead back
         entered |= {each.resolve() for each in inner}
-        found += [Path(folder) / name for name in names if not name.startswith(".")]
+        inside = [Path(folder) / name for name in names if not name.startswith(".")]
+        for each in inside:  # at once: /proc has no end
+            _check_plain(each)
+        found += inside
     files = sorted(found, key=lambda each: each.relative_to(path).as_posix())
     if not files:
         raise SourceError(f"{path} holds no files", "Put the files there, or correct `path` in the recipe.")
-    for each in files:
-        _check_plain(each)
     yield from files
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.config import LARGEST_SIZE
 from pipeline.errors import DataError
 from pipeline.formats.foreign_json import parsed
 from pipeline.ragged import ranges
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORD_CHARACTERS = 200
 """of google-research/bert; the library's own default is 100"""
+MAX_BYTES = 64 << 20
+"""Of a vocab.txt; a million tokens of 64 bytes."""
 
 
 _WHOLE = "The number of a line is the id of its token, so no line may go or come: take the model's own vocab.txt."
@@ -267,7 +270,16 @@ def check(vocabulary: Sequence[str], name: str = "the vocabulary") -> dict[str, 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
     """The tokens of a vocab.txt, one a line, in the order of their ids; DataError where it is broken."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} is no file", "Name a vocab.txt.")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES or content.count(b"\n") > LARGEST_SIZE:
+            raise DataError(
+                f"{path} has more than {LARGEST_SIZE:,} lines or {MAX_BYTES >> 20} MiB, and no vocabulary has",
+                "Is it a vocab.txt? One has a token a line.",
+            )
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} can't be read as a vocabulary: {error}",

@@ -34,6 +34,8 @@ MAX_DEPTH = 32
 MAX_TOKEN_BYTES = 4 << 20
 """Of one tag with its attributes."""
 MAX_ATTRIBUTES = 100
+MAX_NAMESPACES = 1000
+"""Of a site; Wikipedias have some thirty, Wikimedia Commons forty."""
 """Of one tag; MediaWiki writes up to a dozen."""
 NEWEST_SCHEMA = 11
 """Of the export schemas 0.1, 0.2, … (mediawiki.org, "Help:Export") the last one that is known here."""
@@ -277,6 +279,8 @@ class XmlReader:
                 (self._slot if parent == "content" else self._page)["deleted"] = attributes.get("deleted", "")
             elif name == "namespace":
                 self._key = f"namespace {attributes.get('key', '')}"
+                if len(self._said) > MAX_NAMESPACES:
+                    raise self._broken(f"it names more than {MAX_NAMESPACES:,} namespaces")
         elif name == "page":
             if self.limit is not None and parent == "mediawiki" and self._parser.CurrentByteIndex >= self.limit:
                 self.next_page = self._parser.CurrentByteIndex
@@ -333,7 +337,7 @@ class XmlReader:
         named = (
             (key.removeprefix("namespace "), value) for key, value in self._said.items() if key.startswith("namespace ")
         )
-        namespaces = {int(key): name for key, name in named if key.lstrip("-").isdecimal()}
+        namespaces = {int(key): name for key, name in named if _NAMESPACE.fullmatch(key)}
         base = self._said.get("base", "")
         self.site = Site(
             name=self._said.get("dbname") or _wiki_of(base),
@@ -372,6 +376,7 @@ class XmlReader:
 
 
 _SCHEMA = re.compile(r"0\.([0-9]{1,4})")
+_NAMESPACE = re.compile(r"-?[0-9]{1,9}")
 _ID = re.compile(r"\s*-?[0-9]{1,40}\s*")
 _KEYS = {
     ("siteinfo", "dbname"): "dbname",

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
+from pipeline.formats.tables import MAX_COLUMNS, shown
 
 BATCH_BYTES = 16 << 20  # about what is decoded at once
 BATCH_ROWS = 4096
@@ -69,6 +70,10 @@ def batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = No
     DataError where the file says more than MAX_RATIO and MAX_VALUES allow.
     """
     metadata, size = file.metadata, path.stat().st_size
+    if metadata.num_columns > MAX_COLUMNS:
+        raise DataError(
+            f"{path} has {metadata.num_columns:,} columns, and {MAX_COLUMNS:,} is the most", "Take some out."
+        )
     groups = range(metadata.num_row_groups)
     _within(path, "values", max((_values_of(metadata, c) for c in range(metadata.num_columns)), default=0), size)
     _within(path, "bytes", sum(metadata.row_group(group).total_byte_size for group in groups), size)
@@ -174,7 +179,7 @@ def _check(path: Path, types: dict[str, pa.DataType | None], text: str, schema: 
             raise DataError(f"{path} has {twice} columns named {name!r}", "Give every column a name of its own.")
         if type_ is None:
             raise DataError(
-                f"{path} has no column {name!r}; it has {', '.join(_names(schema))}",
+                f"{path} has no column {name!r}; it has {shown(list(_names(schema)))}",
                 "Name one of these under `columns` in the recipe.",
             )
     type_ = types[text]
@@ -191,7 +196,7 @@ def _names(fields: Iterable[pa.Field], before: str = "") -> Iterator[str]:
         if pa.types.is_struct(field.type):
             yield from _names(field.type, f"{before}{field.name}.")
         else:
-            yield repr(f"{before}{field.name}")
+            yield f"{before}{field.name}"
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

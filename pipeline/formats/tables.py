@@ -9,6 +9,7 @@ Each may be compressed (.csv.gz, .tsv.zst, …).
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +26,9 @@ _DELIMITERS = {".tab": "\t", ".tsv": "\t", ".csv": ","}
 _ORANGE_TYPES = {"", "c", "continuous", "d", "discrete", "s", "string", "text", "t", "time"}
 _FIELD_CHARACTERS = 64 << 20  # the csv module's own limit, 128 Ki, is less than a book
 _REPORT_RECORDS = 1000
+MAX_COLUMNS = 10_000
+"""Of a table; one with more holds measurements, or has lost its line breaks."""
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Table:
         for column in columns:
             if column not in self.columns:
                 raise DataError(
-                    f"{self.path} has no column {column!r}; it has {', '.join(map(repr, self.columns))}",
+                    f"{self.path} has no column {column!r}; it has {shown(self.columns)}",
                     "Name one of these columns in the recipe.",
                 )
 
@@ -55,8 +59,8 @@ class Table:
         for line, values in self.records():
             if len(values) != len(self.columns):
                 raise DataError(
-                    f"{self.path}, line {line}: {len(values)} values, but the header names {len(self.columns)} columns "
-                    f"({', '.join(map(repr, self.columns))})",
+                    f"{self.path}, line {line}: {len(values)} values, but the header names {len(self.columns):,} columns "
+                    f"({shown(self.columns)})",
                     "A value that holds the delimiter, a quote or a line break must be quoted.",
                 )
             yield line, dict(zip(self.columns, values, strict=True))
@@ -90,7 +94,12 @@ def read_table(path: Path, names: Sequence[str] = ()) -> Table:
             f"{path} is empty; its first line must name the columns", "Put the table there, or correct the path."
         )
     columns = tuple(name.strip() for name in header[0])
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if len(columns) > MAX_COLUMNS:
+        raise DataError(
+            f"{path}, line 1 names {len(columns):,} columns, and {MAX_COLUMNS:,} is the most",
+            "Is it a table of text at all?",
+        )
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
     if twice:
         raise DataError(f"{path}, line 1: column {twice[0]!r} is named twice", "Give every column a name of its own.")
     if _suffix(path) == ".tab":
@@ -103,6 +112,12 @@ def read_table(path: Path, names: Sequence[str] = ()) -> Table:
                 "If it has one header line only, let its name end in .tsv.",
             )
     return Table(path, columns, _header_lines(path))
+
+
+def shown(names: Sequence[str]) -> str:
+    """Names of columns for a message."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(repr(name[:100]) for name in names[:_SHOWN]) + more
 
 
 def _suffix(path: Path) -> str:

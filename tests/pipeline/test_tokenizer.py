@@ -1,6 +1,7 @@
 """The tokenizer gives the original's ids, and control tokens in text stay text."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,6 +181,20 @@ def test_broken_vocabularies_are_refused_with_line_and_token(tmp_path: Path) -> 
         read_vocabulary(path)
     path.write_bytes(b"\xef\xbb\xbf[PAD]\r\n[UNK]\r\n[CLS]\r\n[SEP]\r\n[MASK]\r\na\r\n")
     assert read_vocabulary(path) == (*SPECIAL_TOKENS, "a")
+
+
+@pytest.mark.parametrize("content", [b"a\n" * 1_000_001, b"a" * ((64 << 20) + 1)])
+def test_a_file_that_is_larger_than_any_vocabulary_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "vocab.txt").write_bytes(content)
+    with pytest.raises(DataError, match=r"vocab\.txt has more than 1,000,000 lines or 64 MiB"):
+        read_vocabulary(tmp_path / "vocab.txt")
+
+
+def test_what_is_no_file_is_no_vocabulary(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(DataError, match="is no file"):
+            read_vocabulary(path)
 
 
 def test_vocab_txt_and_tokenizer_json_must_agree(tmp_path: Path) -> None:

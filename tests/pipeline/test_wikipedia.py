@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import re
 import zlib
 
 import pytest
@@ -134,6 +135,18 @@ def test_pages_and_tags_have_bounds(tmp_path, monkeypatch):
         list(read_pages(write(tmp_path, dump(page("A", 1, "x" * 200_000)))))
     with pytest.raises(SourceError, match="one tag is larger"):
         list(read_pages(write(tmp_path, dump(page("A", 1, "x", attributes=f'a="{"y" * (4 << 20)}"')))))
+
+
+def test_a_site_has_some_namespaces_and_their_keys_are_short_numbers(tmp_path):
+    def with_namespaces(keys):
+        named = "".join(f'<namespace key="{key}">N</namespace>' for key in keys)
+        return re.sub(b"(?s)<namespace .*</namespace>", named.encode(), dump(page("A", 1, "a")), count=1)
+
+    path = write(tmp_path, with_namespaces(["-2", "0", "--5", "9" * 5000, "x"]))
+    assert [each.title for each in read_pages(path)] == ["A"]
+    assert read_site(path).namespaces == ((-2, "N"), (0, "N"))
+    with pytest.raises(SourceError, match="names more than 1,000 namespaces"):
+        list(read_pages(write(tmp_path, with_namespaces(range(1_200_000)))))
 
 
 def test_a_damaged_stream_in_the_middle(tmp_path):

@@ -81,6 +81,7 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch:
         ("a.xlsx", "", r"a\.xlsx is not a table"),
         ("a.csv", "", r"a\.csv is empty"),
         ("a.csv", "x,y,x\n", "line 1: column 'x' is named twice"),
+        ("a.csv", ",".join(f"c{n}" for n in range(300_000)), "line 1 names 300,000 columns, and 10,000 is the most"),
         ("a.csv", "x,y\n1,2\n\n3\n", "line 4: 1 values, but the header names 2 columns \\('x', 'y'\\)"),
         ("a.csv", 'x,y\n1,"2\n3,4\n', "line 2: unexpected end of data"),
         ("a.csv", 'x\n"a" b\n', "line 2: ',' expected after '\"'"),
@@ -100,3 +101,11 @@ def test_a_missing_column_or_file_is_named(tmp_path: Path) -> None:
         table.require(["label", "text"])
     with pytest.raises(DataError, match=r"b\.csv can't be read: No such file"):
         read_table(tmp_path / "b.csv")
+
+
+def test_a_message_names_the_first_of_many_columns(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.csv", ",".join(f"c{n}" for n in range(10_000)) + "\n1\n"))
+    with pytest.raises(DataError, match="it has 'c0', 'c1'.*, 'c19' and 9,980 more\n"):
+        table.require(["text"])
+    with pytest.raises(DataError, match="1 values, but the header names 10,000 columns .*'c19' and 9,980 more"):
+        list(table.rows)
