@@ -124,6 +124,8 @@ SIGMAS = 6
 """A share that is drawn at random may be this many standard deviations off."""
 
 
+LEAST_HELD_OUT_TOKENS = 500
+"""Of shards: with fewer, the accuracy of some 75 masked words is known to worse than ±12 points."""
 LEAST_DEV = 10
 """Examples of dev. Of 10 an answer is 10 points, more than epochs, grid points or seeds use to differ by."""
 
@@ -403,10 +405,10 @@ SUITES: Mapping[str, Suite] = {
             _floor("has_held_out", "There are held-out instances.", "held_out_rows"),
             _floor(
                 "held_out_tokens",
-                "500 held-out tokens at least: with fewer, the accuracy of some 75 masked words is known to worse than ±12 "
+                f"{LEAST_HELD_OUT_TOKENS} held-out tokens at least: with fewer, the accuracy of some 75 masked words is known to worse than ±12 "
                 "points.",
                 "held_out_tokens",
-                500,
+                LEAST_HELD_OUT_TOKENS,
             ),
             _floor(
                 "held_out_tokens_enough",

@@ -28,6 +28,7 @@ from pipeline.starting.recipe_sizes import (
 )
 from pipeline.starting.text_sample import sample, unpacked_bytes
 from pipeline.starting.text_survey import Found
+from pipeline.suites import LEAST_HELD_OUT_TOKENS
 from pipeline.tokenizer import SPECIAL_TOKENS, make
 from pipeline.vocabulary import coverage, grown
 from pipeline.words.word_counts import Words, count_words
@@ -133,6 +134,14 @@ def _measured(
     train, held_out = words["train"], words["held_out"]
     known = _alphabet(train)
     vocabulary = _vocabulary(train, table.scale, known, casing)
+    pieces = float(coverage(train, make(vocabulary, **casing.options))["pieces_per_word"])
+    tokens = table.scale * held_out.total * pieces
+    if tokens < LEAST_HELD_OUT_TOKENS:
+        raise DataError(
+            f"the text that is held out to judge the model by, {share:.0%} of the documents, has about {tokens:,.0f} tokens, and "
+            f"what has fewer than {LEAST_HELD_OUT_TOKENS:,} is not published",
+            "Add text.",
+        )
     return Text(
         share_read=1.0 if whole else 1 / table.scale,
         documents=round(table.weighed),
@@ -141,7 +150,7 @@ def _measured(
         held_out_words=round(table.scale * held_out.total),
         held_out_documents=round(table.held_out * table.weighed / table.documents),
         held_out=share,
-        pieces_per_word=float(coverage(train, make(vocabulary, **casing.options))["pieces_per_word"]),
+        pieces_per_word=pieces,
         vocabulary=len(vocabulary),
         alphabet=known,
         dropped=dict(dropped + Counter(found["dropped"])),
@@ -239,7 +248,8 @@ def _vocabulary(words: Words, scale: float, known: int, casing: Casing) -> list[
         return vocabulary
     single = sum(token in SPECIAL_TOKENS or len(token.removeprefix("##")) == 1 for token in vocabulary)
     size = single + int(SAFE * (len(vocabulary) - single))
-    size = max(single + 1, rounded_down(size))
+    least = single + any(token.startswith("##") for token in vocabulary)  # of Chinese alone no word has two characters
+    size = max(least, rounded_down(size))
     if size < LEAST_SIZE or size > len(vocabulary):
         raise DataError(
             f"the text to train on has {words.total:,} words, too few for a vocabulary: they give {len(vocabulary):,} tokens, of which "

@@ -134,6 +134,14 @@ def test_a_size_without_room_for_words_is_refused() -> None:
         learn(HUGS, config(16))
 
 
+def test_where_every_word_is_one_character_the_alphabet_is_a_vocabulary() -> None:
+    """As in Chinese text without a number or a Latin word."""
+    words = {"\u6211": 3, "\u4f60": 2}
+    assert learn(words, config(7)) == [*SPECIAL_TOKENS, "\u4f60", "\u6211"]
+    with pytest.raises(DataError, match="already 7"):
+        learn(words, config(6))
+
+
 def test_the_alphabet_is_limited_to_the_most_frequent_characters() -> None:
     vocabulary = learn({**HUGS, "xug": 1, "zz": 1}, config(5 + 15, alphabet_limit=7))
     assert vocabulary == [*SPECIAL_TOKENS, *HUGS_TOKENS]

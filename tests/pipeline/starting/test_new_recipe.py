@@ -119,12 +119,23 @@ def chinese(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["books", "german tales", "chinese"])
+def characters(folder: Path) -> Path:
+    """Chinese and nothing else: no word has two characters, so that a vocabulary is its alphabet."""
+    folder.mkdir()
+    drawn = random.Random(5)
+    signs = sorted(set("".join(CHINESE)) - set("，。 0123456789"))
+    for n in range(60):
+        parts = ("".join(drawn.choices(signs, k=30)) + "。" for _ in range(6))
+        (folder / f"{n}.txt").write_text("\n\n".join(parts), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["books", "german tales", "chinese", "characters"])
 def test_the_text_gives_the_vocabulary_that_the_recipe_asks_for(kind: str, recipes: Path, tmp_path: Path) -> None:
     """By the stages themselves, which refuse a size that the text does not give."""
-    makers = {"books": books, "german tales": lambda _: GERMAN / "tales", "chinese": chinese}
+    makers = {"books": books, "german tales": lambda _: GERMAN / "tales", "chinese": chinese, "characters": characters}
     folder = makers[kind](tmp_path / "files")
-    language = {"books": "en", "german tales": "de", "chinese": "zh"}[kind]
+    language = {"books": "en", "german tales": "de", "chinese": "zh", "characters": "zh"}[kind]
     written, recipe = made(recipes, folder, language)
     texts, documents, out = (tmp_path / name for name in ("texts", "documents", "vocabulary"))
     for place in (texts, documents, out):
@@ -219,6 +230,11 @@ def test_text_that_no_stage_would_publish_is_refused(recipes: Path, tmp_path: Pa
     assert "are a single sentence" in refused(recipes, rows(tmp_path / "single", single)).what
     same = [{"text": "\n\n".join(tiny.paragraphs(1, 3)), "id": n} for n in range(9)]
     assert "there is 1 document (dropped: duplicate_text 8)" in refused(recipes, rows(tmp_path / "same", same)).what
+    short = [{"text": "\n\n".join(tiny.paragraphs(n, 1))} for n in range(8)]
+    assert re.search(
+        r"of the documents, has about \d{3} tokens, and what has fewer than 500",
+        refused(recipes, rows(tmp_path / "short", short)).what,
+    )
     mixed = books(tmp_path / "mixed", 4)
     for n in range(5):
         (mixed / f"{n}.pdf").write_bytes(b"%PDF")

@@ -118,6 +118,7 @@ def test_held_out_documents_are_enough_of_both_parts() -> None:
     assert of(1_000, 3_000) == 0.02, "twenty documents of 3,000 characters are the first 60,000"
     assert of(12, 1_000_000) == 0.2, "two of twelve, however long"
     assert of(4, 100) == 0.5
+    assert of(12, 500) == 0.5, "six documents of 500 characters are 3,000"
     assert held_out_shares(lambda share: (3 * share, 100), 3) == []
     # Where it is only known how many there will be, ten are asked for.
     assert held_out_shares(lambda share: (100 * share, 1e9), 100, least=10)[0] == 0.1
