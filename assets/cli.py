@@ -1,5 +1,6 @@
 """The `bert` command. Each command is a few lines here; reading commands need neither Dagster nor torch to start."""
 
+import importlib.metadata
 import io
 import json
 import os
@@ -31,9 +32,23 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Recipes to benchmarked BERTs, with proof of how. Start with:  bert run demo",
 )
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
+
+
+def _told_version(asked: bool) -> None:
+    if asked:
+        print(f"bertworks {importlib.metadata.version('bertworks')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_told_version, is_eager=True, help="say which bertworks this is")
+    ] = False,
+) -> None:
+    """Recipes to benchmarked BERTs, with proof of how. Start with:  bert run demo"""
 
 
 def main() -> NoReturn:
@@ -151,7 +166,8 @@ def run(
     named = [asset.name] if asset else []
     forced = (named or list(nodes)) if force else []
     if dry_run:
-        _dry_run(reading.status(wanted, forced, target, named), wanted, device, mfu, as_json)
+        asked = target if sample is None else f"{target.replace(rehearsal.SUFFIX, '', 1)} --sample {sample:g}"
+        _dry_run(reading.status(wanted, forced, asked, named), wanted, device, mfu, as_json)
         if broken:
             raise typer.Exit(1)
         return
@@ -205,7 +221,7 @@ def _not_up_to_date(target: str, state: reading.Plain) -> str:
     reported = any(row["asset"] == "benchmark_report" and row["version"] for row in state["assets"])
     report_of = f" · bert report {target.partition('/')[0]}" if reported else ""
     return (
-        f"\n{target} is not up to date. Left: {', '.join(left) or 'nothing'}; what failed stands above.\n"
+        f"\n{target} is not up to date. Left: {', '.join(left)}; what happened stands above.\n"
         f"Next: bert status {target} · bert run {target}{report_of}"
     )
 
@@ -251,7 +267,7 @@ def status(
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the recipe; letters, digits and _")],
     text: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="or a file: .txt, .epub, .jsonl, .parquet, .csv, also compressed")
+        str, typer.Option(metavar="FOLDER", help="or a file: .txt, .epub, .jsonl, .parquet, .csv, also compressed")
     ],
     language: Annotated[str, typer.Option(metavar="CODE", help="the text's: de, en, zh …")],
     as_json: Json = False,
@@ -259,7 +275,9 @@ def new(
     """Write a recipe with comments, sized to somebody's own text: nothing runs yet."""
     from assets.commands import starting
 
-    show(starting.start(name, text, language), as_json, starting.new_text)
+    if not text:
+        raise RecipeError("--text names nothing", "Name a folder or a file; a variable may not be set.")
+    show(starting.start(name, Path(text), language), as_json, starting.new_text)
 
 
 @app.command()

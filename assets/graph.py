@@ -191,15 +191,18 @@ def find(path: str, dump: str | None = None, sample: float | None = None) -> tup
 
     Raises RecipeError naming what exists, or with the recipe's own error; SourceError where no dump is known yet.
     """
-    name, _, asset = path.partition("/")
+    name, slash, asset = path.partition("/")
     if name == RESERVED:
         compared = comparison_nodes(asset)
         return compared, compared.get(asset)
+    if slash and not asset:  # what a script makes of a variable that is not set
+        raise RecipeError(f"{path!r} names no asset", f"Write {name} for all of them, or {name}/ASSET.")
     graph = at_moment(recipe_of(name, sample), dump)
     if not asset:
         return graph, None
     if asset not in graph:
-        raise RecipeError(f"recipe {name} has no asset {asset!r}", f"Its assets: {', '.join(graph)}.")
+        hint = yamlmodel.did_you_mean(asset, graph)
+        raise RecipeError(f"recipe {name} has no asset {asset!r}", f"{hint}Its assets: {', '.join(graph)}.")
     return graph, graph[asset]
 
 

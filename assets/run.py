@@ -37,6 +37,7 @@ from assets.asset import (
 )
 from assets.commands.nothing import nothing_to_do
 from assets.commands.plan import plan
+from assets.commands.reading import run_lock
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
@@ -75,7 +76,7 @@ def _run(
 ) -> bool:
     store = open_store()
     with ExitStack() as held:
-        lock = store.home / "locks" / f"run-{recipe}"
+        lock = run_lock(store.home, recipe)
         # Before Dagster's database is opened: a read-only or full disk is said here.
         with explained(lock), _first_followed(recipe, say) as waiting:
             descriptor = held.enter_context(held_lock(lock, waiting=waiting, what=f"bert run {recipe}"))

@@ -769,6 +769,10 @@ def accept(store: Store, node: Node, check: str, reason: str) -> Record:
 # ── circumstances that records hold ──────────────────────────────────────────────────────────────────────────────────
 
 
+CODE = ("assets", "model", "pipeline", "pyproject.toml", "requirements.lock", "setup.py")
+"""What is code; recipes stand in their records themselves, and other files beside it change nothing."""
+
+
 @cache
 def git_state() -> Mapping[str, Any]:
     """Commit of the code and whether it was changed since; `None` outside a checkout."""
@@ -780,5 +784,5 @@ def git_state() -> Mapping[str, Any]:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    status = git("status", "--porcelain")
+    status = git("status", "--porcelain", "--", *CODE)
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}

@@ -362,7 +362,7 @@ class Loaded:
             raise self.errors[name]
         if name not in self.recipes:
             hint = yamlmodel.did_you_mean(name, self.recipes)
-            raise RecipeError(f"there is no recipe {name}", f"{hint}Known: {', '.join(self.recipes) or 'none'}.")
+            raise RecipeError(f"there is no recipe {name}", f"{hint}bert status names all {len(self.recipes)}.")
         return self.recipes[name]
 
 
@@ -422,10 +422,12 @@ def _merged(name: str, trees: Mapping[str, Node], broken: Mapping[str, RecipeErr
                 f"Mend {wanted} first.",
             )
         if wanted not in trees:
-            hint = yamlmodel.did_you_mean(wanted, trees)
+            if isinstance(parent.value, (list, dict)):
+                raise RecipeError(f"{parent.place()}: extends names one recipe", "Write `extends: NAME`.")
+            hint = yamlmodel.did_you_mean(wanted, [each for each in trees if each != name])
             raise RecipeError(
                 f"{parent.place()}: extends {wanted or 'nothing'}, which is no recipe",
-                f"{hint}Known: {', '.join(trees)}.",
+                f"{hint}bert status names all {len(trees)}.",
             )
         chain.append(wanted)
     merged = _without(trees[chain[-1]], _OWN if len(chain) > 1 else ("extends",))

@@ -12,15 +12,16 @@ from typing import Any
 
 from assets import graph
 from assets.audits import approved
+from assets.commands.told import once
 from assets.curves_to_mlflow import INSTALL
 from pipeline import units
 from pipeline.errors import BertError
-from pipeline.recipe import RESERVED
 from pipeline.settings import settings
 from pipeline.stage import ROOT
 from pipeline.storage import garbage
 from pipeline.storage.objects import Objects
 from pipeline.store import open_store
+from pipeline.system import owners
 from pipeline.system.disk import free_bytes
 
 LOW_DISK_GB = 5
@@ -116,11 +117,13 @@ def _objects(url: str | None) -> list[Check]:
 
 def _recipes() -> list[Check]:
     loaded = graph.load()
-    broken = [_check(f"recipe {name}", "error", e.what, e.todo) for name, e in sorted(loaded.errors.items())]
+    wrong = once((name, e.what, e.todo) for name, e in sorted(loaded.errors.items()))
+    broken = [_check(f"recipe {', '.join(names)}", "error", *told) for told, names in wrong.items()]
     compared = graph.load_compared(loaded)
-    broken += [_check(f"comparison {n}", "error", e.what, e.todo) for n, e in sorted(compared.errors.items())]
-    named = [*sorted(loaded.recipes), *(f"{RESERVED}/{name}" for name in compared.found)]
-    return [_check("recipes", "ok", ", ".join(named)), *broken]
+    wrong = once((name, e.what, e.todo) for name, e in sorted(compared.errors.items()))
+    broken += [_check(f"comparison {', '.join(names)}", "error", *told) for told, names in wrong.items()]
+    told = f"{len(loaded.recipes)} and {len(compared.found)} comparisons can be used, of {settings().recipes_path}"
+    return [_check("recipes", "ok", told), *broken]
 
 
 def _leftovers() -> Check:
@@ -182,7 +185,10 @@ def _training_runs() -> Check:
         with suppress(OSError):  # a process that trains there replaces its checkpoints
             size += path.stat().st_size
     where = f", {size / 1e6:,.0f} MB: {', '.join(map(str, unfinished))}" if unfinished else ""
-    return _check("training runs", "ok", f"{len(unfinished)} unfinished{where}")
+    now = sum(owners.holder(folder.parent / "lock") is not None for folder in unfinished)
+    return _check(
+        "training runs", "ok", f"{len(unfinished)} unfinished{f', {now} of them under way' if now else ''}{where}"
+    )
 
 
 def _dagster_runs() -> Check:

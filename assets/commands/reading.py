@@ -13,7 +13,7 @@ from assets.commands import promoting
 from assets.commands.named import current
 from assets.commands.plan import CLEARED, ERROR, KNOWN, MAY_RUN, UP_TO_DATE, WILL_RUN, plan
 from assets.commands.rails import drawn
-from assets.commands.told import on_one_line
+from assets.commands.told import on_one_line, once
 from model.release import SENTENCE_VECTORS
 from pipeline import retrain, units
 from pipeline.build import Node, usable
@@ -24,6 +24,7 @@ from pipeline.recipes import rehearsal
 from pipeline.settings import settings
 from pipeline.storage import failures
 from pipeline.store import Record, Store, open_store
+from pipeline.system import owners
 
 Plain = dict[str, Any]
 
@@ -53,7 +54,19 @@ def status(
         )
     recipe = next(iter(nodes.values())).recipe
     in_use = promoting.in_use(store, recipe)
-    return {"recipe": recipe, "target": target or recipe, "forced": list(forced), "champion": in_use, "assets": rows}
+    return {
+        "recipe": recipe,
+        "target": target or recipe,
+        "forced": list(forced),
+        "champion": in_use,
+        "made_now_by": owners.holder(run_lock(store.home, recipe)),
+        "assets": rows,
+    }
+
+
+def run_lock(home: Path, recipe: str) -> Path:
+    """What `bert run RECIPE` holds as long as it runs."""
+    return home / "locks" / f"run-{recipe}"
 
 
 def _pointer(store: Store, node: Node) -> Record | None:
@@ -70,10 +83,11 @@ def _facts(store: Store, record: Record | None) -> Plain:
     return {"size_bytes": size, "finished": record.body["finished"], "failed_checks": usable(record)}
 
 
-_MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗"}
+FAILED = "failed"
+_MARKS = {UP_TO_DATE: "✓", KNOWN: "✓", CLEARED: "✓", WILL_RUN: "▸", MAY_RUN: "·", ERROR: "✗", FAILED: "✗"}
 
 
-_COLOURS = {UP_TO_DATE: "green", KNOWN: "green", CLEARED: "green", WILL_RUN: "yellow", ERROR: "red"}
+_COLOURS = {UP_TO_DATE: "green", KNOWN: "green", CLEARED: "green", WILL_RUN: "yellow", ERROR: "red", FAILED: "red"}
 
 
 def status_text(found: Plain) -> str:
@@ -84,8 +98,9 @@ def status_text(found: Plain) -> str:
     lines = []
     for name, rails in drawn({name: row["reads"] for name, row in rows.items()}):
         row = rows[name]
-        rail = rails.replace("*", style(_MARKS[row["state"]], fg=_COLOURS.get(row["state"])))
-        state = style(f"{row['state']:10}", fg=_COLOURS.get(row["state"]))
+        shown = FAILED if row["failure"] else row["state"]  # the run that is next may fail as the last one did
+        rail = rails.replace("*", style(_MARKS[shown], fg=_COLOURS.get(shown)))
+        state = style(f"{shown:10}", fg=_COLOURS.get(shown))
         version = row["version"][:12] if row["version"] else "–"
         size = units.short_size(row["size_bytes"]) if row["size_bytes"] is not None else "–"
         why = f"  {on_one_line(row['why'])}" if row["why"] else ""
@@ -96,15 +111,23 @@ def status_text(found: Plain) -> str:
         if row["todo"]:  # says what is wrong now
             more = [f"→ {on_one_line(row['todo'])}"]
         elif failure:
-            more = [f"✗ failed {units.age(failure['time'])} ago: {on_one_line(failure['what'])}"]
+            more = [f"{units.age(failure['time'])} ago: {on_one_line(failure['what'])}"]
             more += [f"→ {on_one_line(failure['todo'])}"] if failure["todo"] else []
         lines += [f"{'':{len(rails) + width + 3}}{line}" for line in more]
-    count = {state: sum(row["state"] == state for row in found["assets"]) for state in _MARKS}
+    of_rows = [FAILED if row["failure"] else row["state"] for row in found["assets"]]
+    count = {state: of_rows.count(state) for state in _MARKS}
     told = ", ".join(f"{number} {state}" for state, number in count.items() if number)
     command = f"bert run {found['target']}{' --force' if found['forced'] else ''}"
     following = "" if count[UP_TO_DATE] + count[CLEARED] == len(found["assets"]) else f"  Next: {command}"
+    if count[FAILED]:
+        following = f"  Next: mend what failed, then {command}"
     champion = promoting.in_use_text(found["champion"])
-    return "\n".join([*lines, f"\n{found['recipe']}: {told}.{following}", *([champion] if champion else [])])
+    lines.append(f"\n{found['recipe']}: {told}.{following}")
+    if found["made_now_by"]:
+        lines.append(
+            f"It is being made now, by {found['made_now_by']}; `bert run {found['target']}` shows how far it is."
+        )
+    return "\n".join([*lines, *([champion] if champion else [])])
 
 
 def overview() -> Plain:
@@ -154,16 +177,21 @@ def overview_text(found: Plain) -> str:
     """A line per recipe and comparison."""
     names = [*(r["recipe"] for r in found["recipes"]), *(c["comparison"] for c in found["comparisons"])]
     width = max(20, *map(len, names)) if names else 20
-    lines = [
-        f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}"
-        for r in found["recipes"]
-    ]
-    lines += [""] if found["comparisons"] else []
+    lines: list[str] = []
+    for begun in (True, False):  # what somebody works with stands first
+        part = [recipe for recipe in found["recipes"] if bool(recipe["made"]) == begun]
+        if part and not begun:
+            lines += ["", "never run:"] if lines else ["none of these was run yet:"]
+        lines += [
+            f"{r['recipe']:{width}} {r['made']:3} of {r['assets']:3} assets made   {r['description']}" for r in part
+        ]
+    lines += ["", "comparisons:"] if found["comparisons"] else []
     lines += [
         f"{c['comparison']:{width}} {c['run']:3} of {c['members']:3} recipes run   {c['title']}"
         for c in found["comparisons"]
     ]
-    lines += [f"✗ {e['recipe']}: {e['error']}\n  → {e['todo']}" for e in found["errors"]]
+    for (error, todo), names in once((e["recipe"], e["error"], e["todo"]) for e in found["errors"]).items():
+        lines += [f"✗ {', '.join(names)}: {error}\n  → {todo}"]
     return "\n".join([*lines, "\nNext: bert status RECIPE · bert run RECIPE · bert compare NAME"])
 
 

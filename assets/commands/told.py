@@ -1,6 +1,6 @@
 """What the terminal says of an artifact beside its version: where its rows went, and which checks did not pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -22,3 +22,14 @@ def failed_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 def on_one_line(text: str) -> str:
     """Text from outside, as the name of a file: what would begin a new line, or steer a terminal, is escaped."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def once(errors: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], list[str]]:
+    """(what is wrong, what to do) → the names of which that is so: one line of a recipe is in all that extend it. Of several
+    things to do the shortest, which is the file's own."""
+    names: dict[str, list[str]] = {}
+    todos: dict[str, list[str]] = {}
+    for name, what, todo in errors:
+        names.setdefault(what, []).append(name)
+        todos.setdefault(what, []).append(todo)
+    return {(what, min(todos[what], key=len)): found for what, found in names.items()}

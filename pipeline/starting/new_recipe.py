@@ -63,8 +63,8 @@ def new_recipe(name: str, path: Path, language: str, recipes: Path, say: Callabl
         ) from error
     if text.language_share < WRONG_LANGUAGE:
         raise RecipeError(
-            f"only {text.language_share:.0%} of the documents are in {language}, by the language detector",
-            "Name the language that the text is in: --language CODE.",
+            f"only {text.language_share:.0%} of the documents are in {language}, by the language detector; most are in {text.detected}",
+            f"Name the language that the text is in: --language {text.detected}.",
         )
     made = sizes(text)
     file = recipes / f"{name}.yaml"
@@ -74,8 +74,12 @@ def new_recipe(name: str, path: Path, language: str, recipes: Path, say: Callabl
 
 
 def _check_name(name: str, recipes: Path) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9_]+", name) or name == RESERVED:
-        raise RecipeError(f"{name!r} can't be a recipe's name", "Use letters, digits and _, as in my_model.")
+    if name == RESERVED:
+        raise RecipeError(f"{name!r} is the name of what compares recipes", "Take another name.")
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,100}", name):
+        raise RecipeError(
+            f"{name[:200]!r} can't be a recipe's name", "Use letters, digits and _, as in my_model, 100 at most."
+        )
     loaded = load_recipes(recipes)
     there = {known.casefold(): known for known in (*loaded.recipes, *loaded.errors)}
     if name.casefold() in there:

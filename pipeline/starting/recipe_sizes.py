@@ -82,6 +82,8 @@ class Text:
     read: int
     dropped: dict[str, int]
     """documents of those that were read, by reason"""
+    detected: str
+    """the language of most documents, by the detector"""
     language_share: float
     """of the documents, that are in the language that was said"""
 

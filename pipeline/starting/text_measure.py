@@ -155,6 +155,7 @@ def _measured(
         alphabet=known,
         dropped=dict(dropped + Counter(found["dropped"])),
         read=found["read"] + dropped.total(),
+        detected=_detected(found["languages"]["table"]),
         language_share=found["languages"]["agreed"] / max(1, found["languages"]["judged"]),
     )
 
@@ -211,6 +212,11 @@ def _held_out(texts: Mapping[str, Path], shares: Mapping[str, float], dropped: C
     if not chosen:
         raise _too_few(len(fractions), dropped)
     return chosen
+
+
+def _detected(table: Sequence[Mapping[str, Any]]) -> str:
+    """The language of most documents, by the detector; "" where it says none."""
+    return next((row["detected"] for row in table if row["detected"]), "")
 
 
 def _too_few(documents: int, dropped: Mapping[str, int]) -> DataError:

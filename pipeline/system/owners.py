@@ -164,6 +164,18 @@ def held_lock(path: Path, waiting: Callable[[str], None] | None = None, what: st
                 file.truncate(0)
 
 
+def holder(path: Path) -> str | None:
+    """Who holds the lock `path` now, in words; None if nobody does, or there is no such lock."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(path)
+    except OSError:
+        return None
+    return None
+
+
 @contextmanager
 def held_slot(paths: Sequence[Path], waiting: Callable[[], None]) -> Iterator[None]:
     """Hold one of several locks, the first that is free; `waiting` is called once if none is. No order among who waits."""

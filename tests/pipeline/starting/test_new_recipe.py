@@ -192,7 +192,7 @@ def test_a_large_text_is_estimated_and_said_to_be(
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("mine", "there is a recipe mine already"), ("Deep", "there is a recipe deep already"), ("broken", "broken.yaml"), ("a-b", "can't be"), ("", "can't be"), ("comparisons", "can't be")],
+    [("mine", "there is a recipe mine already"), ("Deep", "there is a recipe deep already"), ("broken", "broken.yaml"), ("a-b", "can't be"), ("", "can't be"), ("comparisons", "compares recipes")],
 )  # fmt: skip
 def test_names_that_are_taken_or_are_none(name: str, what: str, recipes: Path, tmp_path: Path) -> None:
     (recipes / "folder").mkdir()

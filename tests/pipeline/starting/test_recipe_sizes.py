@@ -29,6 +29,7 @@ TEXT = Text(
     alphabet=90,
     read=1_000,
     dropped={},
+    detected="en",
     language_share=1.0,
 )
 
