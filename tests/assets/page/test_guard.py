@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 
 from assets.page.guard import named, refusal
 from tests.assets.bertcli import World, kill_tree
-from tests.assets.test_ui import free_port
+from tests.assets.test_ui_address import free_port
 from tests.conftest import ROOT
 
 JSON = "application/json"
