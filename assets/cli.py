@@ -598,8 +598,11 @@ def ui(
     import socket
 
     from assets.dagster_home import prepare
+    from assets.page.guard import is_host
     from pipeline.stage import ROOT
 
+    if wrong := [each for each in name or [] if not is_host(each)]:
+        raise BertError(f"--name {wrong[0]} is no host", "Write the host alone: --name bert.example.com")
     if host not in ("127.0.0.1", "localhost", "::1"):
         print(
             f"warning: Dagster has no login: whoever reaches {host}:{port} can start runs; how to put one before it: docs/security.md",

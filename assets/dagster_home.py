@@ -6,12 +6,17 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from dagster._check import CheckError
 
 from assets.asset import process_of
 from pipeline.errors import StoreError
+from pipeline.recipes import yamlfile
+from pipeline.recipes.secret_words import secret_in_text
 from pipeline.settings import settings
 from pipeline.system.atomic import explained
 from pipeline.system.owners import held_lock
@@ -53,6 +58,8 @@ def instance() -> Iterator[dg.DagsterInstance]:
         with explained(home), held_lock(home / "creating.lock"):
             with _explains_settings(home / "dagster.yaml"):
                 opened = dg.DagsterInstance.get()
+                for part in ("run_launcher", "run_coordinator", "compute_log_manager"):  # else made when they are used
+                    getattr(opened, part)
             opened.get_runs(limit=1)
             opened.event_log_storage.get_maximum_record_id()
             opened.all_instigator_state()
@@ -81,24 +88,75 @@ def explains_database(home: Path) -> Iterator[None]:
         ) from error
 
 
+SCHEME = "postgresql+psycopg2"
+ADDRESS = f"{SCHEME}://USER:PASSWORD@HOST:5432/DATABASE"
+_ORIGINAL = "Correct it; assets/dagster.yaml is the original."
+
+
+def _check_settings(file: Path) -> None:
+    """StoreError, or RecipeError of the reader, for a dagster.yaml that Dagster would answer with a traceback, or whose address it
+    would tell a part of. No line of the file is told: a password may stand in it."""
+    import yaml
+    from ruamel.yaml.error import YAMLError
+
+    text = yamlfile.text_of(file)
+    try:
+        yamlfile.check_size(file, text)
+        loaded = yaml.safe_load(text)
+    except (YAMLError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise StoreError(f"{file}: not YAML{where}", _ORIGINAL) from None
+    if not isinstance(loaded, dict | None):
+        raise StoreError(f"{file}: holds no map of keys at its top level", _ORIGINAL)
+    found: Any = loaded
+    for key in ("storage", "postgres", "postgres_url"):
+        found = found.get(key) if isinstance(found, dict) else None
+    variable = found.get("env") if isinstance(found, dict) else None
+    if isinstance(variable, str):
+        found = os.environ.get(variable)
+    if isinstance(found, str) and not _is_address(found):
+        where = f"the environment variable {variable}" if variable else f"postgres_url in {file}"
+        raise StoreError(
+            f"{where} is no address of a PostgreSQL database",
+            f"Write it as {ADDRESS}, and of a user or password @ as %40, / as %2F, : as %3A, # as %23, ? as %3F, % as %25.",
+        )
+
+
+def _is_address(url: str) -> bool:
+    """Whether SQLAlchemy reads the address as people mean it: with a second @, it takes the end of a password for the host."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: of the port
+        return False
+    one = url.partition("?")[0].count("@") <= 1
+    return one and parts.drivername.startswith("postgresql") and re.fullmatch(r"[\w.:-]*", parts.host or "") is not None
+
+
 @contextmanager
 def _explains_settings(file: Path) -> Iterator[None]:
     """What is wrong with dagster.yaml, or not installed, as a StoreError."""
-    from yaml import YAMLError
-
+    _check_settings(file)
     try:
         yield
-    except (dg.DagsterInvalidConfigError, YAMLError) as error:
+    except (dg.DagsterInvalidConfigError, dg.DagsterInvariantViolationError, CheckError) as error:
         unset, told = re.search(r'"(\w+)" which is not set', str(error)), re.search(r"Error 1: (.*)", str(error))
         what = told[1].partition(". Expected:")[0] if told else " ".join(str(error).split())
         what = f"the environment variable {unset[1]} is not set" if unset else what
-        raise StoreError(
-            f"{file} can't be used: {what[:300]}", "Correct it; assets/dagster.yaml is the original."
-        ) from error
+        what = re.sub(
+            r'(Value|[Gg]ot) ".*"(?= of type)|(?<=got )[^.]+|(?<=original value ).*?(?= failed)', "the value", what
+        )  # which may be a secret
+        what = what[:300] if not secret_in_text(what) else "a value is not of the kind that its key has"
+        raise StoreError(f"{file} can't be used: {what}", _ORIGINAL) from error
     except ImportError as error:
-        todo = (
-            'For PostgreSQL: pip install -c requirements.lock ".[postgres]", and addresses as postgresql+psycopg2://…'
-        )
+        todo = "Install it, or correct the name."
+        if error.name in ("psycopg", "psycopg2", "dagster_postgres"):
+            there = find_spec("dagster_postgres") and find_spec("psycopg2")
+            todo = f'pip install -c requirements.lock ".[postgres]", and write addresses as {ADDRESS}'
+            todo = f"Name the driver: postgres_url as {ADDRESS}; in postgres_db, scheme: {SCHEME}" if there else todo
         raise StoreError(f"{file} names what is not installed: {error}", todo) from error
 
 

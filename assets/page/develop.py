@@ -3,11 +3,16 @@
 python -m assets.page.develop -w workspace.yaml -h 127.0.0.1 -p 3000
 """
 
+import sys
 from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
 
 from dagster._cli import dev
+
+from assets.dagster_home import instance
+from pipeline.errors import BertError
+from pipeline.system.terminal import steady
 
 _start = dev.open_ipc_subprocess
 
@@ -18,7 +23,12 @@ def guarded(parts: Sequence[str], **more: Any) -> "Popen[Any]":
 
 
 def main() -> None:
-    """Serve until somebody ends it, or one of the three has ended."""
+    """Serve until somebody ends it, or one of the three has ended. What is wrong with Dagster's folder is told first."""
+    try:
+        with instance():
+            pass
+    except BertError as error:
+        sys.exit(steady(f"error: {error}"))
     dev.open_ipc_subprocess = guarded
     dev.dev_command()
 

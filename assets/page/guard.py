@@ -19,6 +19,12 @@ def named(host: str) -> str:
     return f"[{host.lower()}]" if ":" in host and not host.startswith("[") else host.lower()
 
 
+def is_host(name: str) -> bool:
+    """Whether a name is a host's alone, without scheme, port and path."""
+    found = _HOST.fullmatch(named(name))
+    return found is not None and found[1] == named(name)
+
+
 def refusal(kind: str, method: str, path: str, headers: Headers, names: Set[str]) -> str | None:
     """Why a request is not answered, or None.
 

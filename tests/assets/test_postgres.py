@@ -22,7 +22,9 @@ import yaml
 
 from tests.assets.bertcli import World, kill_tree, when
 from tests.conftest import ROOT
+from tests.hostile.test_words import contents
 
+PASSWORD = "canaryPgCANARY000001"
 PROGRAMS = max(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), default=None)
 
 
@@ -47,9 +49,10 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"postgresql+psycopg2://dagster@127.0.0.1:{self.port}/bert"
+        """With a password, for which this server does not ask."""
+        return f"postgresql+psycopg2://dagster:{PASSWORD}@127.0.0.1:{self.port}/bert"
 
-    def run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> str:
         assert PROGRAMS is not None
         user = account()
         command = [str(PROGRAMS.parent / program), *arguments]
@@ -57,6 +60,7 @@ class Server:
             command, cwd=self.folder, user=user, group=user, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
@@ -118,6 +122,22 @@ def test_runs_are_kept_in_postgresql(world: World) -> None:
     assert "tiny/documents is up to date" in world.bert("run", "tiny/documents")
     assert sqlite_files(world) == []
     assert doctor(world) == ("ok", "no run without a process")
+    assert PASSWORD not in output
+
+
+def test_the_password_of_the_database_is_written_nowhere(world: World, server: Server) -> None:
+    """Neither into files nor into the database, in a run that ends well and in one that fails."""
+    world.edit("path: ../text/books", "path: ../text/none")
+    try:
+        output = world.bert("run", "tiny/books_text", code=1)
+    finally:
+        world.edit("path: ../text/none", "path: ../text/books")
+    assert PASSWORD in world.environment["BERT_POSTGRES"] and PASSWORD not in output
+    kept = server.run("pg_dump", "-h", "127.0.0.1", "-p", str(server.port), "-U", "dagster", "bert")
+    assert "text/none" in kept, "the run's events are there"
+    assert PASSWORD not in kept
+    files = [path for path in world.folder.rglob("*") if path.is_file()]
+    assert files and [str(path) for path in files if any(PASSWORD.encode() in part for part in contents(path))] == []
 
 
 def past_the_first_checkpoint(line: str) -> bool:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -21,6 +20,7 @@ import pytest
 from playwright.sync_api import Error, Page, sync_playwright
 
 from tests.assets.bertcli import World
+from tests.assets.test_ui_address import free_port
 from tests.conftest import ROOT
 
 CHROMIUM = shutil.which("chromium")
@@ -96,12 +96,6 @@ def until(seen: Callable[[], object], seconds: float = 180) -> None:
     while not seen():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.5)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

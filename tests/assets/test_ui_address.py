@@ -9,6 +9,13 @@ import psutil
 from tests.assets.bertcli import World, kill_tree, tree
 
 
+def free_port() -> int:
+    """One of this machine that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def listening(pid: int) -> set[tuple[str, int]]:
     """(address, port) of every socket that a process or one below it listens at."""
     found = set()
@@ -24,9 +31,7 @@ def listening(pid: int) -> set[tuple[str, int]]:
 
 def test_the_page_and_all_that_it_starts_listen_on_this_machine_alone(tmp_path: Path) -> None:
     world = World.make(tmp_path / "world")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = world.start("ui", "--port", str(port))
     try:
         deadline = time.monotonic() + 180

@@ -13,15 +13,16 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from starlette.datastructures import Headers
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from assets.page.guard import named, refusal
+from assets.page.guard import is_host, named, refusal
 from tests.assets.bertcli import World, kill_tree
-from tests.assets.test_ui import free_port
+from tests.assets.test_ui_address import free_port
 from tests.conftest import ROOT
 
 JSON = "application/json"
@@ -116,6 +117,14 @@ def test_hosts_are_named_as_headers_have_them() -> None:
     assert [named(host) for host in ("::1", "[::1]", "Bert.Example.com", "10.0.0.7")] == [
         *("[::1]", "[::1]", "bert.example.com", "10.0.0.7")
     ]
+
+
+def test_a_name_is_a_host_alone(tmp_path: Path) -> None:
+    assert all(map(is_host, ("bert.example.com", "Bert", "10.0.0.7", "::1", "[::1]")))
+    for wrong in ("https://bert.example.com", "bert.example.com:8443", "bert.example.com/x", "a b", ""):
+        assert not is_host(wrong), wrong
+    told = World.make(tmp_path / "world").bert("ui", "--name", "https://bert.example.com", code=1)
+    assert "--name https://bert.example.com is no host" in told and "--name bert.example.com" in told
 
 
 @contextmanager
