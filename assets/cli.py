@@ -218,6 +218,8 @@ def _not_up_to_date(target: str, state: reading.Plain) -> str:
     """The same where something is left; a report names what failed, where there is one."""
     rows = [row for row in state["assets"] if row["state"] not in SETTLED]
     left = [f"{row['asset']} (failed)" if row["failure"] else row["asset"] for row in rows]
+    if not left:
+        return f"\n{target} is up to date: the run was ended when all was made.  Next: bert status {target}"
     reported = any(row["asset"] == "benchmark_report" and row["version"] for row in state["assets"])
     report_of = f" · bert report {target.partition('/')[0]}" if reported else ""
     return (

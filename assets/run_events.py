@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -42,7 +43,18 @@ def failure_text(event: dg.DagsterEvent) -> str:
     failure = data.user_failure_data
     if failure and failure.description:
         return failure.description
+    if _interrupted(data.error):
+        return "it was interrupted"
     return data.error.to_string() if data.error else ""
+
+
+def _interrupted(error: Any) -> bool:
+    """Whether an error is, or came of, a signal that asked the run to end; drawing libraries handle it on its way up."""
+    while error is not None:
+        if error.cls_name == "DagsterExecutionInterruptedError":
+            return True
+        error = error.cause or error.context
+    return False
 
 
 def _reason(event: dg.DagsterEvent) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.assets.bertcli import World
+from tests.assets.bertcli import World, when
 from tests.conftest import ROOT
 
 LOADED = ("pydantic_core", "pyarrow")
@@ -38,3 +38,15 @@ def test_an_interrupt_while_it_is_imported_ends_it_quietly(tmp_path: Path, loade
 
 def test_the_command_that_is_installed_is_this_one() -> None:
     assert 'bert = "assets.command:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_as_the_last_asset_is_published_is_one_sentence(tmp_path: Path, number: signal.Signals) -> None:
+    world = World.make(tmp_path / "world")
+    process = world.start("run", "tiny/books_text")
+    output = when(process, lambda line: line.startswith("books_text made"), lambda: process.send_signal(number))
+    assert "Stack Trace" not in output and "Traceback" not in output
+    assert "Left: " not in output and "tiny/books_text is up to date" in output
+    states = world.states("tiny")
+    assert states["books_text"] == states["books_files"] == "up to date"
+    assert "ended run" not in world.bert("run", "tiny/books_text")
