@@ -33,6 +33,10 @@ def prepare() -> Path:
     """Make DAGSTER_HOME with its dagster.yaml, and set what child processes need. Raises StoreError if it can't be made."""
     chosen = settings()
     home = chosen.dagster_home_path
+    if home.exists() and not home.is_dir():
+        raise StoreError(
+            f"{home} is a file, and Dagster's folder belongs there", f"Move it away: mv {home} {home}.away"
+        )
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not (home / "dagster.yaml").exists():
@@ -67,6 +71,10 @@ def instance() -> Iterator[dg.DagsterInstance]:
             yield opened
 
 
+DAMAGED = ("is not a database", "malformed", "no such table", "no such column")
+"""Words of SQLite about a file that it can't read as its own."""
+
+
 @contextmanager
 def explains_database(home: Path) -> Iterator[None]:
     """What the database says of a full disk, or of a server that is gone, as a StoreError."""
@@ -81,6 +89,12 @@ def explains_database(home: Path) -> Iterator[None]:
             raise
         if type(error.orig).__module__.startswith("psycopg"):
             raise _no_server(error.orig, home) from error
+        if any(words in str(error.orig) for words in DAMAGED):
+            raise StoreError(
+                f"Dagster's database in {home} is damaged: {error.orig}",
+                f"Move it aside: mv {home} {home}.damaged (with a dagster.yaml of your own: put that one back). Only the "
+                "history of runs is lost, the store is whole: run again.",
+            ) from error
         raise StoreError(
             f"Dagster's database in {home} can't be used: {error.orig}",
             "Free space, lift the file-size limit (ulimit -f), or set DAGSTER_HOME to a folder on another disk. The store "

@@ -193,7 +193,8 @@ def _training_runs() -> Check:
 
 def _dagster_runs() -> Check:
     """Runs that Dagster believes alive and whose process is dead."""
-    if not (settings().dagster_home_path / "dagster.yaml").exists():
+    home = settings().dagster_home_path
+    if (home.is_dir() or not home.exists()) and not (home / "dagster.yaml").exists():
         return _check("dagster", "ok", "no run yet")
     if not os.access(settings().dagster_home_path, os.W_OK):
         return _check(

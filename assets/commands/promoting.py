@@ -122,7 +122,15 @@ def bar(version: str, reason: str, lift: bool) -> Plain:
 
 
 def in_use(store: Store, recipe: str) -> Plain | None:
-    """The champion of a recipe as `bert status` shows it; None where nothing was ever promoted."""
+    """The champion of a recipe as `bert status` shows it, or what is wrong with its file; None where nothing was ever
+    promoted."""
+    try:
+        return _in_use(store, recipe)
+    except StoreError as error:
+        return {"error": error.what, "todo": error.todo}
+
+
+def _in_use(store: Store, recipe: str) -> Plain | None:
     found = champion.read(store, recipe)
     if found.champion is None:
         return None
@@ -141,6 +149,8 @@ def in_use_text(told: Plain | None) -> str:
     """A line about the champion; "" where there is none."""
     if told is None:
         return ""
+    if "error" in told:
+        return f"✗ champion: {told['error']}\n  → {told['todo']}"
     return (
         f"champion: release {told['version'][:12]}, {told['did']} {told['since'][:16].replace('T', ' ')} by {told['who']}"
         f" ({told['why']})" + (f"; before it {told['previous'][:12]}" if told["previous"] else "")

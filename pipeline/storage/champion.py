@@ -76,6 +76,8 @@ def read(store: Store, recipe: str) -> Champion:
             raise ValueError("it names no record")
         if found["champion"] is None:
             raise ValueError("it names no champion")
+        if not history or history[0].champion != found["champion"]:
+            raise ValueError("its history does not begin with its champion")
         return Champion(found["champion"], found["previous"], history)
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from None

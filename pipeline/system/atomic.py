@@ -129,6 +129,9 @@ _WAYS_OUT = {
     errno.EACCES: "This user may not write there: change the owner or the permissions, or set BERT_HOME to another folder.",
     errno.EPERM: "This user may not write there: change the owner or the permissions, or set BERT_HOME to another folder.",
     errno.EIO: "The disk reports an error: check it, then `bert verify`, then run again.",
+    errno.EISDIR: "A folder stands where a file belongs: move it away; then run again.",
+    errno.ENOTDIR: "A file stands where a folder belongs: move it away; then run again.",
+    errno.EEXIST: "A file stands where a folder belongs: move it away; then run again.",
     errno.EMFILE: "Too many open files for this process (ulimit -n): raise the limit; then run again.",
 }
 

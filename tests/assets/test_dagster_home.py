@@ -127,3 +127,32 @@ def test_every_command_tells_what_is_wrong_with_settings(tmp_path: Path) -> None
     for command in (("status",), ("run", "tiny"), ("doctor",), ("ui",)):
         told = world.bert(*command, code=1)
         assert "settings.yaml:1: nested more than 50 deep" in told and "→" in told and "Traceback" not in told, command
+
+
+# ── damage ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("file", "keep"), [("runs.db", 0), ("runs/index.db", 0), ("runs.db", 5000), ("runs/index.db", 5000)]
+)
+def test_a_damaged_database_is_told_with_a_way_out_that_helps(home: Path, file: str, keep: int) -> None:
+    with instance():
+        pass
+    path = home / "history" / file
+    content = path.read_bytes()
+    assert len(content) > 5000
+    path.write_bytes(content[:keep] if keep else b"not a database" * 1000)
+    with pytest.raises(BertError, match="database in .* is damaged") as raised, instance():
+        pass
+    assert f"mv {home} {home}.damaged" in raised.value.todo and "the store is whole" in raised.value.todo
+    home.rename(f"{home}.damaged")
+    with instance() as opened:
+        assert opened.get_runs() == []
+
+
+def test_a_file_in_the_place_of_the_folder_is_told(home: Path) -> None:
+    home.rmdir()
+    home.write_text("x", encoding="utf-8")
+    with pytest.raises(BertError, match="is a file, and Dagster's folder belongs there") as raised, instance():
+        pass
+    assert f"mv {home} {home}.away" in raised.value.todo
