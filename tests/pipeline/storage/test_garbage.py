@@ -178,9 +178,15 @@ def test_content_that_two_recipes_share_stays_until_both_have_left_it(store: Sto
     assert not versions(shared) & there(store)
 
 
+def by_hand(release: Record) -> dict[str, Any]:
+    """A change of champions without a decision."""
+    said = {"who": "ann", "why": "it is better", "time": "2026-01-02T03:04:05+00:00"}
+    return {"did": "promoted", "champion": release.digest, "instead_of": None, "decision": None, **said}
+
+
 def test_a_champion_and_the_one_before_stay(store: Store) -> None:
     chains = [chain(store, "demo", str(number)) for number in range(4)]
-    champion = {"champion": chains[0]["model"].digest, "previous": None, "history": [], "who": "ann"}
+    champion = {"champion": chains[0]["model"].digest, "previous": None, "history": [by_hand(chains[0]["model"])]}
     path = store.home / "assets" / "demo" / "champion.json"
     path.write_text(json.dumps(champion), encoding="utf-8")
     garbage.collect(store, KEEP_ONE)
@@ -212,7 +218,7 @@ def test_the_scores_of_a_champion_and_what_its_decision_compared_with_stay(store
     kept = there(store)
     assert versions(first, second, scored) | {decision.version} <= kept
     path.write_text(
-        json.dumps({**champion, "history": []}), encoding="utf-8"
+        json.dumps({**champion, "history": [by_hand(second["model"])]}), encoding="utf-8"
     )  # promoted by hand: nothing says that they count
     garbage.collect(store, KEEP_ONE)
     assert there(store) == kept - versions(first) - {scored["finetuned"].version, decision.version}
