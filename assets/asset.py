@@ -232,12 +232,14 @@ def results_of(store: Store, node: Node, wiring: Wiring, record: Record) -> Iter
 
 
 def metadata_of(store: Store, wiring: Wiring, record: Record) -> Metadata:
-    """What the asset's page shows: the stage's own numbers first, then version, record and size."""
+    """What the asset's page shows: plots and reports first, then the stage's own numbers, then version, record and size."""
     folder = store.content(record.stage, record.version)
     size = store.size_bytes(record)
     gone = store.removed(record.stage, record.version)
     shown: Metadata = {"content": f"{gone.told}; made again when something needs it"} if gone else {}
-    shown |= {} if gone else wiring.metadata(record, folder)
+    told = {} if gone else wiring.metadata(record, folder)
+    drawn = [name for name, value in told.items() if isinstance(value, dg.MarkdownMetadataValue)]
+    shown |= {name: told[name] for name in drawn} | told
     shown |= {
         "size_megabytes": round(size / 1e6, 3),
         "seconds": record.seconds,

@@ -12,12 +12,14 @@ from pipeline.store import Record
 from pipeline.system.places import opened
 
 
-def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = ()) -> dict[str, Any]:
-    """Every number and short text of the statistics under its own name; Dagster draws the numbers over time."""
+def numbers(statistics: Mapping[str, Any], *, but: Iterable[str] = (), first: Sequence[str] = ()) -> dict[str, Any]:
+    """Every number, to six digits, and short text of the statistics under its own name, those in `first` before the others;
+    Dagster draws the numbers over time."""
     skipped = set(but)
+    names = [*(name for name in first if name in statistics), *(name for name in statistics if name not in first)]
     return {
-        name: value
-        for name, value in statistics.items()
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in ((name, statistics[name]) for name in names)
         if name not in skipped and isinstance(value, int | float | str) and not isinstance(value, bool)
     }
 

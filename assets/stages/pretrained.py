@@ -10,6 +10,9 @@ from assets.asset import Metadata, Wiring
 from assets.shown import numbers, plot
 from pipeline.store import Record
 
+FIRST = ("steps", "epochs", "loss", "mlm_accuracy", "tokens_per_second", "device", "accelerator_hours")
+"""Of the last step, and of its speed; what was held out stands before them."""
+
 
 def metadata(record: Record, folder: Path) -> Metadata:
     """Final scores beside their baselines, speed, and the curves."""
@@ -29,9 +32,9 @@ def metadata(record: Record, folder: Path) -> Metadata:
         axes.legend(frameon=False)
 
     return {
-        **numbers(record.body["statistics"]),
         "loss_curve": plot(draw, "Masked-word loss"),
         "held_out": dg.MetadataValue.json(scores),
+        **numbers(record.body["statistics"], first=FIRST),
         "config": dg.MetadataValue.json(record.body["config"]),
     }
 
