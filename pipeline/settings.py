@@ -263,6 +263,8 @@ def _plain_uri(uri: str) -> str:
             "must not hold a user or password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
             "MLFLOW_TRACKING_TOKEN, in the environment"
         )
+    if uri.startswith("file:"):
+        raise ValueError("must not be a folder: MLflow writes to folders no more; write sqlite:////data/mlflow.db instead")
     return uri
 
 

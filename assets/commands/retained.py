@@ -97,7 +97,7 @@ def gc_text(found: Plain) -> str:
     if refused := found["refused"]:
         lines.append(f"Nothing was touched, and bert gc would refuse: {refused['what']}\n  → {refused['todo']}")
     elif found["dry_run"]:
-        lines.append("Nothing was touched.  Next: bert gc")
+        lines.append(f"Nothing was touched.{'  Next: bert gc' if found['goes'] or found['removed_for_good'] else ''}")
     elif now:
         lines.append("To bring one back: bert gc --restore VERSION")
     return "\n".join(lines)

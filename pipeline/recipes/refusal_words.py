@@ -10,7 +10,7 @@ PATTERNS: Mapping[str, str] = {
     r"^[0-9a-f]{64}$": "must be a SHA-256: 64 digits of 0-9 and a-f, as sha256sum prints them",
     r"^[A-Za-z0-9_]+$": "must be a name of letters, digits and _ only",
     r"^[A-Za-z0-9_]+(@sample)?$": "must be the name of a recipe, or of its rehearsal",
-    r"^[a-z][a-z0-9+]*:\S+$": "must be an address, as https://mlflow.example.com",
+    r"^[a-z][a-z0-9+]*:\S+$": "must be an address, as https://mlflow.example.com or sqlite:////data/mlflow.db",
     r"^(https?|file)://": "must begin with https://, http:// or file://",
     r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+$": "must be a package and its version, as NAME==1.2.3",
     r"^[^/]+\.whl$": "must be the name of a .whl file",

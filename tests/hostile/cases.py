@@ -172,6 +172,16 @@ XML = [
         kept(SENTENCE),
     ),
     _xml(
+        8,
+        "1.2 million namespaces",
+        lambda: dump().replace(
+            b"<namespaces>",
+            b"<namespaces>" + b"".join(b'<namespace key="%d">N</namespace>' % n for n in range(1_200_000)),
+            1,
+        ),
+        refused("SourceError", DUMP, "more than 1,000 namespaces"),
+    ),
+    _xml(
         9,
         "100k nesting depth",
         lambda: dump(page("A", 2, "<b>" * 100_000 + "</b>" * 100_000)),
@@ -205,6 +215,12 @@ XML = [
         "UTF-16 declared, bytes of UTF-8",
         b'<?xml version="1.0" encoding="UTF-16"?>' + dump(page("A", 2, "text")),
         refused("SourceError", DUMP, NO_XML),
+    ),
+    _xml(
+        11,
+        "UTF-16 declared, and so it is",
+        ('<?xml version="1.0" encoding="UTF-16"?>' + dump(page("A", 2, "A second text.")).decode()).encode("utf-16"),
+        kept("A second text."),
     ),
     _xml(
         11,
@@ -268,6 +284,7 @@ XML = [
         dump(page("Talk:A", 2, "some talk", ns="")),
         dropped(SENTENCE, other_namespace=1),
     ),
+    _xml(14, "missing ns, its title says nothing", dump(page("A", 2, "An old page.", ns="")), kept("An old page.")),
     _xml(
         14,
         "missing id",

@@ -205,6 +205,20 @@ def _table(
     path.write_bytes(change(path.read_bytes()))
 
 
+def _told_parquet(making: Making, column: pa.Array, plain: bool = False) -> None:
+    """A file that says much more than it holds."""
+    path = making.folder / "in" / "a.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table({"text": column}), path, compression="zstd", use_dictionary=not plain, row_group_size=1 << 30
+    )
+
+
+def _references(count: int) -> pa.Array:
+    words = pa.array(["word " * 400_000, "end"])
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count + [1], pa.int32()), words)
+
+
 def _parquet(change: Callable[[bytes], bytes]) -> Maker:
     return lambda making: _table(making, pa.array([SENTENCE, "second"]), change=change)
 
@@ -415,6 +429,41 @@ CASES: tuple[Case, ...] = (
         "parquet",
         _parquet(lambda data: data[:-20]),
         refused("DataError", "a.parquet", "can't be read as Parquet"),
+    ),
+    Case(
+        43,
+        "Parquet: 94 kB that refer 2,500 times to a text of 2 MB",
+        "parquet",
+        lambda making: _told_parquet(making, _references(2500)),
+        refused("DataError", "a.parquet", "as bombs do"),
+    ),
+    Case(
+        43,
+        "Parquet: 600 MB of one letter in a page",
+        "parquet",
+        lambda making: _told_parquet(making, pa.concat_arrays([pa.array(["a" * (30 << 20)])] * 20), plain=True),
+        refused("DataError", "a.parquet", "as bombs do"),
+    ),
+    Case(
+        43,
+        "Parquet: 20 million rows of nothing",
+        "parquet",
+        lambda making: _told_parquet(making, pa.nulls(20_000_000, pa.string())),
+        refused("DataError", "a.parquet", "as bombs do"),
+    ),
+    Case(
+        43,
+        "CSV: 300,000 columns",
+        "csv",
+        put("a.csv", lambda: "text," + ",".join(f"c{n}" for n in range(300_000))),
+        refused("DataError", "a.csv", "300,001 columns"),
+    ),
+    Case(
+        43,
+        "vocab.txt of 3 million tokens",
+        "vocabulary",
+        put("vocab.txt", lambda: WORDS + "".join(f"t{n}\n" for n in range(3_000_000))),
+        refused("DataError", "vocab.txt", "more than 1,000,000 lines"),
     ),
     Case(43, "Parquet: pyarrow's pickled extension type", "parquet", _extension, kept(SENTENCE)),
     Case(

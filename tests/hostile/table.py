@@ -18,7 +18,7 @@ WORDS: Mapping[int, tuple[str, str]] = {
 """number → (input, what happens); of a whole run: tests/hostile/test_words.py"""
 DOORS: Mapping[str, str] = {
     "dump": "a dump, `wikipedia_text`",
-    "dump_here": "a dump, `wikipedia_text`",
+    "dump_here": "a dump, `wikipedia_text` in process",
     "books": "books, `books_text`",
     "text": "own text, `kind: text`",
     "jsonl": "own text, `kind: jsonl`",
@@ -36,7 +36,8 @@ HEAD = """# Hostile inputs
 What somebody may put into a dump, a book, a table, a model or a title to do harm, and what becomes of it. Every row is a test
 (`tests/hostile`): the input is made, goes in by the door that a user's data takes, and has to end within 30 seconds of processor
 time and 1 GiB of memory, without a request, a program that runs, or a file outside that is read or written. `refused` is one error
-that names the file; `dropped` is left out and counted, and its good neighbours stay; `kept` is taken as plain text.
+that names the file; `dropped` is left out and counted, and its good neighbours stay; `kept` is taken as plain text. "In process": Beam's
+pipeline runs in the process of the test and not in one of its own, which takes seconds to start; what it does is the same.
 
 This page is written by `python -m tests.hostile.table`. What is trusted, and what is not, is told in [security.md](security.md).
 
