@@ -264,7 +264,9 @@ def _plain_uri(uri: str) -> str:
             "MLFLOW_TRACKING_TOKEN, in the environment"
         )
     if uri.startswith("file:"):
-        raise ValueError("must not be a folder: MLflow writes to folders no more; write sqlite:////data/mlflow.db instead")
+        raise ValueError(
+            "must not be a folder: MLflow writes to folders no more; write sqlite:////data/mlflow.db instead"
+        )
     return uri
 
 
