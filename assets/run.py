@@ -41,7 +41,7 @@ from assets.commands.reading import run_lock
 from assets.dagster_home import UNFINISHED, end_dead_runs, explains_database, instance
 from assets.definitions import WIRING, definitions
 from assets.graph import clear_run
-from assets.run_events import asset_of_step, failure_text, untold
+from assets.run_events import asset_of_step, failure_text, untold, was_interrupted
 from pipeline.build import Node, failed, needed, refuse_red, settle
 from pipeline.errors import BertError
 from pipeline.store import Record, Store, open_store
@@ -312,6 +312,8 @@ def _line(opened: dg.DagsterInstance, entry: dg.EventLogEntry) -> str | None:
         return (
             f"! {asset_of_step(event.step_key)}: {_lost(retry.error)}\ntried again in {retry.seconds_to_wait or 0:g} s"
         )
+    if event.is_step_failure and was_interrupted(event):
+        return f"! {asset_of_step(event.step_key)} was interrupted"
     if event.is_step_failure:
         return f"{failure_of(asset_of_step(event.step_key))}{failure_text(event)}"
     if event.is_step_success:

@@ -43,13 +43,14 @@ def failure_text(event: dg.DagsterEvent) -> str:
     failure = data.user_failure_data
     if failure and failure.description:
         return failure.description
-    if _interrupted(data.error):
+    if was_interrupted(event):
         return "it was interrupted"
     return data.error.to_string() if data.error else ""
 
 
-def _interrupted(error: Any) -> bool:
-    """Whether an error is, or came of, a signal that asked the run to end; drawing libraries handle it on its way up."""
+def was_interrupted(event: dg.DagsterEvent) -> bool:
+    """Whether a step's failure is, or came of, a signal that asked the run to end; drawing libraries handle it on its way up."""
+    error: Any = event.step_failure_data.error
     while error is not None:
         if error.cls_name == "DagsterExecutionInterruptedError":
             return True

@@ -617,7 +617,10 @@ class Store:
                     problems.append(Problem(what, self._ledger.away(digest)))
             current: dict[str, str] = {}  # digest → who names it
             for path in self.pointers().values():
-                pointed = pointed_in(path)
+                try:
+                    pointed = pointed_in(path)
+                except IsADirectoryError:
+                    pointed = []
                 if pointed:
                     current.setdefault(pointed[0], str(path))
                     problems += self._lost_history(path, pointed, set(records))

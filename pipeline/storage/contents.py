@@ -99,6 +99,8 @@ class LocalContents:
             return [Problem(what, todo) for todo in [away(self.home, place)] for what in found] if found else []
 
     def _problems(self, stage: str, version: str, thorough: bool) -> list[str]:
+        if not self.place(stage, version).is_dir():
+            return [f"{self.place(stage, version)} is no folder"]
         return manifest.problems(self.place(stage, version), stage, version, None if thorough else self._verified)
 
     def changing(self, stage: str) -> AbstractContextManager[int]:

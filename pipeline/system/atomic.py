@@ -142,6 +142,8 @@ def explain(error: OSError, path: Path) -> StoreError:
     where = there or error.filename or path
     if isinstance(where, str) and os.sep not in where:
         where = path  # shutil.rmtree tells a name, and not in which folder
+    if error.errno == errno.ENOTDIR:  # what has to be moved is the first that is no folder
+        where = next((each for each in reversed(Path(where).parents) if each.exists() and not each.is_dir()), where)
     reason = os.strerror(error.errno) if error.errno else str(error)
     way_out = _WAYS_OUT.get(error.errno or 0, "Mend it and run again; nothing was published, nothing is lost.")
     return StoreError(f"{where}: {reason}", way_out)

@@ -53,11 +53,27 @@ def test_a_damaged_champion_hides_no_asset(world: World, content: bytes, what: s
 def test_what_stands_in_the_place_of_something_else_is_named_with_what_to_do(world: World) -> None:
     pointer = world.home / "assets" / "tiny" / "documents.json"
     pointer.mkdir(parents=True)
-    for command in (("status", "tiny"), ("verify",)):
-        output = world.bert(*command, code=1)
-        assert f"{pointer}: Is a directory" in output and "A folder stands where a file belongs: move it away" in output
+    output = world.bert("status", "tiny", code=1)
+    assert f"{pointer}: Is a directory" in output and "A folder stands where a file belongs: move it away" in output
+    assert f"{pointer}: not a pointer" in world.bert("verify", code=1) and not pointer.exists(), "it is set aside"
+    assert "documents" in world.bert("status", "tiny")
     shutil.rmtree(world.home)
     world.home.write_text("x", encoding="utf-8")
     for command in (("status", "tiny"), ("run", "tiny"), ("verify",), ("doctor",)):
         output = world.bert(*command, code=1)
-        assert "A file stands where a folder belongs: move it away" in output and "Traceback" not in output, command
+        assert f"{world.home}: " in output and "A file stands where a folder belongs: move it away" in output, command
+
+
+def test_a_file_in_the_place_of_a_version_is_set_aside_and_the_version_made_anew(world: World) -> None:
+    world.bert("run", "tiny/books_text")
+    (place,) = (world.home / "store" / "books_text").iterdir()
+    version = world.versions("tiny")["books_text"]
+    shutil.rmtree(place)
+    place.write_bytes(b"x")
+    assert f"{place} is no folder" in world.bert("verify", code=1)
+    world.bert("run", "tiny/books_text")
+    assert place.is_dir() and world.versions("tiny")["books_text"] == version
+    shutil.rmtree(place)
+    place.write_bytes(b"x")
+    world.bert("run", "tiny/books_text", "--force")
+    assert place.is_dir() and "everything" in world.bert("verify")
