@@ -97,16 +97,21 @@ def fetch(wanted: Sequence[Wanted], allowed: transfer.Allowed) -> Fetched:
     sizes = [each.size for each in missing if each.size is not None]
     total = sum(sizes) if len(sizes) == len(missing) else None
     transfer.check_room(settings().home_path, sum(max(0, (each.size or 0) - here[each.path]) for each in missing))
-    stop, came = threading.Event(), deque[int]()
+    stop, came, troubles = threading.Event(), deque[int](), deque[str]()
 
     def bring(each: Wanted) -> None:
-        came.append(_bring(each, allowed, lambda there: here.update({each.path: there}), stop))
+        came.append(_bring(each, allowed, lambda there: here.update({each.path: there}), stop, troubles.append))
+
+    def say() -> None:
+        progress.report(sum(here.values()), total, "bytes")
+        while troubles:  # heard in this thread, where somebody listens
+            progress.tell(troubles.popleft())
 
     if missing:
         _in_threads(
             [partial(bring, each) for each in missing],
             stop,
-            lambda: progress.report(sum(here.values()), total, "bytes"),
+            say,
         )
     return Fetched([each.path for each in wanted], sum(came), time.monotonic() - began)
 
@@ -147,7 +152,13 @@ def _in_threads(jobs: Sequence[Callable[[], None]], stop: threading.Event, say: 
         raise failed[0]
 
 
-def _bring(wanted: Wanted, allowed: transfer.Allowed, heard: transfer.Heard, stop: threading.Event) -> int:
+def _bring(
+    wanted: Wanted,
+    allowed: transfer.Allowed,
+    heard: transfer.Heard,
+    stop: threading.Event,
+    trouble: transfer.Trouble,
+) -> int:
     """Download one file, unless another process just did, and return how many bytes came.
 
     A wrong checksum is given a second chance, from the start.
@@ -160,7 +171,7 @@ def _bring(wanted: Wanted, allowed: transfer.Allowed, heard: transfer.Heard, sto
                 return 0
             had = transfer.length(part)
             for chance in range(2):
-                transfer.download(wanted.url, part, allowed, wanted.size, heard, stop)
+                transfer.download(wanted.url, part, allowed, wanted.size, heard, stop, trouble)
                 got = digest_of(part, wanted.algorithm)
                 if got == wanted.digest:
                     transfer.finish(part, path)

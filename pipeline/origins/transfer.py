@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Never, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
-from pipeline import units
+from pipeline import progress, units
 from pipeline.errors import SourceError, StoreError
 from pipeline.settings import settings
 from pipeline.system import atomic
@@ -70,6 +70,8 @@ Allowed = Callable[[str, str], None]
 """(URL asked for, URL about to be opened: the same, or where a redirect leads); raises SourceError to refuse."""
 Heard = Callable[[int], None]
 """Told how many bytes of the file are there."""
+Trouble = Callable[[str], None]
+"""Told why an attempt failed, and when the next one comes."""
 T = TypeVar("T")
 
 
@@ -115,6 +117,7 @@ def download(
     size: int | None = None,
     heard: Heard = lambda _: None,
     stop: threading.Event | None = None,
+    trouble: Trouble = progress.tell,
 ) -> None:
     """Write what the URL gives to `partial`, or what is missing of it; `size`: bytes that it has to have.
 
@@ -126,7 +129,12 @@ def download(
         _copy(url, partial, heard)
         return
     _patiently(
-        url, PATIENCE.attempts, stop, lambda: _go_on(url, partial, allowed, size, heard, stop), lambda: length(partial)
+        url,
+        PATIENCE.attempts,
+        stop,
+        lambda: _go_on(url, partial, allowed, size, heard, stop),
+        lambda: length(partial),
+        trouble,
     )
 
 
@@ -196,7 +204,12 @@ def check_room(folder: Path, needed: int) -> None:
 
 
 def _patiently(
-    url: str, attempts: int, stop: threading.Event, attempt: Callable[[], T], reached: Callable[[], int] = lambda: 0
+    url: str,
+    attempts: int,
+    stop: threading.Event,
+    attempt: Callable[[], T],
+    reached: Callable[[], int] = lambda: 0,
+    trouble: Trouble = progress.tell,
 ) -> T:
     """What `attempt` gives, after `attempts` failures in a row without `reached` growing at most."""
     failed, best = 0, reached()
@@ -219,6 +232,7 @@ def _patiently(
                     else "Check the address and the network; run again later.",
                 ) from error
             logging.getLogger(__name__).warning("%s: %s; trying again in %.3g s", url, error, wait)
+            trouble(f"{url}: {error}; attempt {failed + 1} of {attempts} in {wait:.3g} s")
         if stop.wait(wait):
             raise Stopped
 

@@ -89,6 +89,15 @@ def test_short_bodies_are_taken_up_where_they_broke(site):
     assert asked_from(site) == [0, 100_000, 150_000, 150_001]
 
 
+def test_why_a_download_waits_is_told_where_its_progress_is(site):
+    site.script["/a.bz2"] = [status(503)]
+    said = []
+    with progress.listen(lambda _: None, said.append):
+        assert get(wanted(site)) == [DATA]
+    (line,) = said
+    assert line.startswith(f"{site.url}/a.bz2: ") and "503" in line and line.endswith("attempt 2 of 4 in 0.01 s")
+
+
 def test_attempts_count_only_while_nothing_new_comes(site):
     site.script["/a.bz2"] = [short(10_000)] * 20  # far more than attempts
     assert get(wanted(site)) == [DATA]
