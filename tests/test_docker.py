@@ -60,7 +60,7 @@ def test_pins_are_those_of_the_lock_and_of_our_python(file: Path) -> None:
 def test_what_runs_in_it_exists() -> None:
     (command,) = re.findall(r'^CMD \["make", "(\w+)"\]$', OURS, re.M)
     assert re.search(rf"^{command}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    port, host = ui.__defaults__ or ()
+    port, host, *_ = ui.__defaults__ or ()
     assert f"\nEXPOSE {port}\n" in OURS and f"-p 127.0.0.1:{port}:{port}" in OURS
     assert host == "127.0.0.1" and "bert ui --host 0.0.0.0" in OURS, (
         "inside of a container its own 127.0.0.1 is no way in"
