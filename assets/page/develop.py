@@ -4,6 +4,7 @@ python -m assets.page.develop -w workspace.yaml -h 127.0.0.1 -p 3000
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
@@ -30,6 +31,7 @@ def main() -> None:
     except BertError as error:
         sys.exit(steady(f"error: {error}"))
     dev.open_ipc_subprocess = guarded
+    warnings.filterwarnings("ignore", message=".*dev_command.* is superseded")  # by a package that is not needed here
     dev.dev_command()
 
 
