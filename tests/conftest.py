@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,22 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             done.touch()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_of_a_test() -> Iterator[None]:
+    """Where the home is, which `dagster_home.prepare` tells the environment for processes to come, and whether SIGTERM ends this
+    process, are after a test what they were before."""
+    named = {name: os.environ.get(name) for name in ("BERT_HOME", "BERT_SETTINGS", "DAGSTER_HOME")}
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    for name, value in named.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if handler is not None and signal.getsignal(signal.SIGTERM) is not handler:
+        signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(scope="session")
