@@ -151,8 +151,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Bring a recipe, or one of its assets, up to date; what is up to date costs nothing."""
+    asked = target
     if sample is not None:
-        target = rehearsing.target(target, sample, dump)
+        asked, target = f"{target} --sample {sample:g}", rehearsing.target(target, sample, dump)
     settled = dump if dry_run or accept else graph.settled(target, dump)
     nodes, asset = graph.find(target, settled, sample)
     recipe = target.partition("/")[0]
@@ -166,7 +167,6 @@ def run(
     named = [asset.name] if asset else []
     forced = (named or list(nodes)) if force else []
     if dry_run:
-        asked = target if sample is None else f"{target.replace(rehearsal.SUFFIX, '', 1)} --sample {sample:g}"
         _dry_run(reading.status(wanted, forced, asked, named), wanted, device, mfu, as_json)
         if broken:
             raise typer.Exit(1)
@@ -600,7 +600,7 @@ def ui(
     import socket
 
     from assets.dagster_home import prepare
-    from assets.page.guard import is_host
+    from assets.page.guard import NAMES, is_host
     from pipeline.stage import ROOT
 
     if wrong := [each for each in name or [] if not is_host(each)]:
@@ -620,7 +620,7 @@ def ui(
     # A shell that starts us in the background makes us ignore Ctrl-C, and so would the server: it could not be stopped.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-m", "assets.page.develop", "-w", "workspace.yaml", "-h", host, "-p", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "BERT_UI_NAMES": " ".join(names)})
+    server = subprocess.Popen(command, cwd=ROOT, env={**os.environ, NAMES: " ".join(names)})
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     try:
         raise typer.Exit(server.wait())

@@ -43,8 +43,6 @@ def failure_text(event: dg.DagsterEvent) -> str:
     failure = data.user_failure_data
     if failure and failure.description:
         return failure.description
-    if was_interrupted(event):
-        return "it was interrupted"
     return data.error.to_string() if data.error else ""
 
 

@@ -137,9 +137,8 @@ def grown(words: Words, config: VocabularyConfig) -> list[str]:
     characters = alphabet.most_frequent(words, config.alphabet_limit)
     symbols, weights, continued = alphabet.spelled(words, characters, len(head))
     pinned = [*head, *characters, *(f"##{character}" for character in continued)]
-    if len(pinned) >= config.size + (
-        not continued
-    ):  # of Chinese alone every character is a word, and nothing is merged
+    room = config.size - len(pinned)
+    if room < 0 or (room == 0 and continued):  # of Chinese alone every character is a word, and nothing is merged
         raise DataError(
             f"vocabulary.size {config.size} leaves no room for words: special tokens and single characters, alone and "
             f"inside words, are already {len(pinned)}",

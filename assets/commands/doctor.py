@@ -196,10 +196,8 @@ def _dagster_runs() -> Check:
     home = settings().dagster_home_path
     if (home.is_dir() or not home.exists()) and not (home / "dagster.yaml").exists():
         return _check("dagster", "ok", "no run yet")
-    if not os.access(settings().dagster_home_path, os.W_OK):
-        return _check(
-            "dagster", "warning", f"{settings().dagster_home_path} is read-only", "Its runs can't be looked at."
-        )
+    if not os.access(home, os.W_OK):
+        return _check("dagster", "warning", f"{home} is read-only", "Its runs can't be looked at.")
     from assets.dagster_home import START_SECONDS, end_dead_runs, instance, unbegun_runs
 
     try:

@@ -9,6 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+NAMES = "BERT_UI_NAMES"
+"""environment variable: host names by which browsers reach the page, with spaces between them"""
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]@/\s]+)(?::\d+)?")
 _READS = ("GET", "HEAD", "OPTIONS")

@@ -8,10 +8,7 @@ import os
 from dagster_webserver import app, cli, webserver
 from starlette.middleware import Middleware
 
-from assets.page.guard import Guard, named
-
-NAMES = "BERT_UI_NAMES"
-"""environment variable: host names by which browsers reach the page, with spaces between them"""
+from assets.page.guard import NAMES, Guard, named
 
 
 class Guarded(webserver.DagsterWebserver):

@@ -59,13 +59,15 @@ def rows(
 
 def opened(path: Path) -> pq.ParquetFile:
     """The file, with every string that it has in a dictionary left in one. pa.ArrowException, OSError: it can't be read."""
-    with pq.ParquetFile(path) as file:
-        coded = _coded(file.metadata)
-    return pq.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False, read_dictionary=coded)
+    metadata = pq.read_metadata(path)
+    coded = _coded(metadata)
+    return pq.ParquetFile(path, metadata=metadata, buffer_size=READ_BYTES, pre_buffer=False, read_dictionary=coded)
 
 
-def batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows of an `opened` file, some at a time; strings may be dictionaries. `path` is how messages call it.
+def batches(
+    path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = None, at_once: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """All rows of an `opened` file, `at_once` at the most; strings may be dictionaries. `path` is how messages call it.
 
     DataError where the file says more than MAX_RATIO and MAX_VALUES allow.
     """
@@ -80,7 +82,7 @@ def batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None = No
     fixed = sum(_width(field.type) for field in file.schema_arrow)
     decoded = 0
     for group in groups:
-        most = rows_at_once(metadata.row_group(group), fixed)
+        most = min(at_once, rows_at_once(metadata.row_group(group), fixed))
         for batch in file.iter_batches(batch_size=most, row_groups=[group], columns=columns, use_threads=False):
             decoded += sum(map(decoded_bytes, batch.columns))
             _within(path, "bytes", decoded, size)

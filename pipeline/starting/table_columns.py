@@ -80,7 +80,7 @@ def _rows(kind: str, file: Path) -> Iterator[dict[str, Any]]:
 def _of_parquet(file: Path) -> Iterator[dict[str, Any]]:
     try:
         with parquet_rows.opened(file) as opened:
-            for batch in parquet_rows.batches(file, opened):
+            for batch in parquet_rows.batches(file, opened, at_once=50):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} can't be read as Parquet: {error}", "Make the file again, or restore it.") from error

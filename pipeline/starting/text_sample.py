@@ -138,14 +138,9 @@ def _parquet_head(file: Path, budget: float, folder: Path) -> float:
         parquet_rows.opened(file) as opened,
         pq.ParquetWriter(folder / "head.parquet", opened.schema_arrow) as out,
     ):
-        pieces = (
-            batch.slice(start, PARQUET_ROWS)
-            for batch in parquet_rows.batches(file, opened)
-            for start in range(0, batch.num_rows, PARQUET_ROWS)
-        )
-        for piece in pieces:
-            out.write_batch(piece)
-            rows, size = rows + piece.num_rows, size + sum(map(parquet_rows.decoded_bytes, piece.columns))
+        for batch in parquet_rows.batches(file, opened, at_once=PARQUET_ROWS):
+            out.write_batch(batch)
+            rows, size = rows + batch.num_rows, size + sum(map(parquet_rows.decoded_bytes, batch.columns))
             if size >= budget:
                 break
         return rows / max(1, opened.metadata.num_rows)
